@@ -1,0 +1,330 @@
+"""The seam to Helion: spaces, configs, generated code and launches of one bound kernel.
+
+Everything here works on a `BoundKernel`, in the process that bound it. Nothing else in the package
+imports `helion.autotuner` or `helion._compiler`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from typing import Any
+
+from lfbo_aot.search.space import Choice
+from lfbo_aot.search.space import Condition
+from lfbo_aot.search.space import Integer
+from lfbo_aot.search.space import ListOf
+from lfbo_aot.search.space import Permutation
+from lfbo_aot.search.space import Point
+from lfbo_aot.search.space import PowerOfTwo
+from lfbo_aot.search.space import Space
+from lfbo_aot.search.space import Tunable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from collections.abc import Mapping
+    from collections.abc import Sequence
+
+Config = dict[str, Any]
+
+
+class InvalidConfigError(ValueError):
+    """A point of the space that Helion refuses to turn into a config."""
+
+
+def bind(kernel: Any, args: Sequence[Any]) -> Any:
+    """The `BoundKernel` of these arguments, with no stored config set on it.
+
+    Kernels declared with lfbo-aot look a config up when they are bound; the tuner must not.
+    """
+    return type(kernel).bind(kernel, tuple(args))
+
+
+def default_config(bound: Any) -> Config:
+    """Helion's own default at this shape: the compiler's promoted seed where it has one."""
+    return _json_config(bound.config_spec.default_config())
+
+
+def _json_config(config: Any) -> Config:
+    """A plain, JSON-able copy of a `helion.Config`, its keys sorted."""
+    plain: Config = json.loads(json.dumps(dict(sorted(config.config.items()))))
+    return plain
+
+
+class SpaceCodec:
+    """One bound kernel's search space as a pure `Space`, and the way from its points to configs.
+
+    `fixed` holds config keys that are not searched, with the value that they take. Tunables that
+    have a single value are left out of the space as well.
+    """
+
+    def __init__(self, bound: Any, fixed: Mapping[str, Any] | None = None) -> None:
+        self._generation = bound.config_spec.create_config_generation()
+        self._spec = bound.config_spec
+        self._fixed = dict(fixed or {})
+        self._flat_default = self._generation.flatten(bound.config_spec.default_config())
+        self._slots: list[int] = []
+        tunables: list[Tunable] = []
+        self._pinned: dict[int, Any] = {}
+        for slot, name in enumerate(self._slot_names()):
+            key = name.partition("[")[0]
+            if key in self._fixed:
+                self._pinned[slot] = self._fixed[key]
+                continue
+            tunable = _tunable(name, self._generation.flat_spec[slot])
+            if tunable is None:
+                self._pinned[slot] = self._flat_default[slot]
+                continue
+            self._slots.append(slot)
+            tunables.append(tunable)
+        draft = Space(
+            tuple(tunables), default=self._point(self._flat_default), conditions=(), seeds=()
+        )
+        self.space = Space(
+            draft.tunables,
+            default=draft.default,
+            conditions=self._conditions(draft),
+            seeds=self._seeds(),
+        )
+
+    def config(self, point: Point) -> Config:
+        """The canonical config of a point, JSON-able; raises `InvalidConfigError`."""
+        from helion import exc
+
+        flat = self._flat(point)
+        try:
+            config = self._generation.unflatten(flat)
+        except exc.InvalidConfig as e:
+            raise InvalidConfigError(str(e)) from e
+        return _json_config(config)
+
+    def point(self, config: Mapping[str, Any]) -> Point:
+        """The canonical point of a config; raises `InvalidConfigError` where it doesn't fit."""
+        import helion
+
+        try:
+            flat = self._generation.flatten(helion.Config(**config))
+            point = self._point(flat)
+            self.space.check(point)
+        except (ValueError, TypeError, AssertionError, KeyError) as e:
+            msg = f"config doesn't fit this space: {e}"
+            raise InvalidConfigError(msg) from e
+        except helion.exc.InvalidConfig as e:
+            raise InvalidConfigError(str(e)) from e
+        return point
+
+    def _slot_names(self) -> list[str]:
+        names: list[str] = []
+        for key, count, is_sequence in self._spec.flat_key_layout():
+            names += [f"{key}[{i}]" for i in range(count)] if is_sequence else [key] * count
+        return names
+
+    def _point(self, flat: Sequence[Any]) -> Point:
+        return tuple(_frozen(flat[slot]) for slot in self._slots)
+
+    def _flat(self, point: Point) -> list[Any]:
+        flat = [_thawed(value) for value in self._flat_default]
+        for slot, value in self._pinned.items():
+            flat[slot] = _thawed(value)
+        for slot, value in zip(self._slots, point, strict=True):
+            flat[slot] = _thawed(value)
+        return flat
+
+    def _canonical(self, point: Point) -> Point | None:
+        from helion import exc
+
+        try:
+            flat, _ = self._generation.canonicalize_flat(self._flat(point))
+        except (exc.InvalidConfig, ValueError, TypeError, AssertionError, KeyError):
+            return None
+        return self._point(flat)
+
+    def _seeds(self) -> tuple[Point, ...]:
+        points = [self._point(flat) for flat, _ in self._generation.seed_flat_config_pairs()]
+        return tuple(dict.fromkeys(points))
+
+    def _conditions(self, draft: Space, samples: int = 240) -> tuple[Condition, ...]:
+        """What Helion ignores when, learnt by watching it normalise random points.
+
+        A tunable that Helion resets to its default for some values of another one and keeps for
+        all others depends on that one. What no single parent explains is left unconditioned: such
+        points come back as duplicates.
+        """
+        import numpy as np
+
+        rng = np.random.default_rng(0)
+        kept: dict[int, list[Point]] = {}
+        reset: dict[int, list[Point]] = {}
+        for _ in range(samples):
+            point = draft.sample(rng)
+            canonical = self._canonical(point)
+            if canonical is None:
+                continue
+            for i, (before, after) in enumerate(zip(point, canonical, strict=True)):
+                if before != draft.default[i]:
+                    (kept if before == after else reset).setdefault(i, []).append(point)
+        conditions: list[Condition] = []
+        for child in sorted(reset):
+            if child not in kept:
+                continue
+            for parent, tunable in enumerate(draft.tunables):
+                off = {p[parent] for p in reset[child]}
+                on = {p[parent] for p in kept[child]}
+                if parent != child and not off & on:
+                    values = tuple(v for v in tunable.values() if v not in off)
+                    name = draft.tunables[child].name
+                    conditions.append(Condition(name, tunable.name, values))
+                    break
+        return tuple(conditions)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(v) for v in value) if isinstance(value, list | tuple) else value
+
+
+def _thawed(value: Any) -> Any:
+    return [_thawed(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def _tunable(name: str, fragment: Any) -> Tunable | None:
+    """The tunable that stands for one of Helion's fragments; None where it has a single value."""
+    from helion.autotuner import config_fragment as f
+
+    if isinstance(fragment, f.PowerOfTwoFragment):
+        role = {f.Category.BLOCK_SIZE: "block", f.Category.NUM_WARPS: "warps"}
+        if fragment.low == fragment.high:
+            return None
+        return PowerOfTwo(
+            name, fragment.low, fragment.high, fragment.default(), role.get(fragment.category(), "")
+        )
+    if isinstance(fragment, f.BaseIntegerFragment):
+        if fragment.low == fragment.high:
+            return None
+        return Integer(name, fragment.low, fragment.high, fragment.default())
+    if isinstance(fragment, f.BooleanFragment):
+        return Choice(name, (False, True), fragment.default())
+    if isinstance(fragment, f.EnumFragment):
+        choices = tuple(_frozen(c) for c in fragment._active_choices())
+        return Choice(name, choices, choices[0]) if len(choices) > 1 else None
+    if isinstance(fragment, f.PermutationFragment):
+        return Permutation(name, fragment.length) if fragment.length > 1 else None
+    if isinstance(fragment, f.ListOf):
+        inner = _tunable(name, fragment.inner) if fragment.length else None
+        return ListOf(name, inner, fragment.length) if inner is not None else None
+    msg = f"tunable {name}: no counterpart for Helion's {type(fragment).__name__}"
+    raise NotImplementedError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedCode:
+    """The Python module that Helion generated for one config."""
+
+    path: str
+    function: str
+    digest: str
+
+
+def generate(bound: Any, config: Mapping[str, Any]) -> tuple[Callable[..., Any], GeneratedCode]:
+    """The host function of a config, loaded, and where its module lies.
+
+    The same config gives the same module text in every process, so that Triton's cache, whose key
+    is made from that text, holds what another process compiled.
+    """
+    import helion
+
+    helion_config = helion.Config(**config)
+    function = bound.compile_config(helion_config, allow_print=False)
+    path = bound.get_cached_path(helion_config) or function.__code__.co_filename
+    with open(path, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()[:16]
+    return function, GeneratedCode(path, function.__name__, digest)
+
+
+def load(code: GeneratedCode) -> Callable[..., Any]:
+    """The host function of a module that another process generated."""
+    from torch._inductor.codecache import PyCodeCache
+
+    module = PyCodeCache.load_by_key_path(code.digest, code.path)
+    function: Callable[..., Any] = getattr(module, code.function)
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch that a host function would have made."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def launches(function: Callable[..., Any], args: Sequence[Any]) -> list[Launch]:
+    """The launches that `function(*args)` makes, none of them carried out."""
+    seen: list[Launch] = []
+
+    def record(kernel: Any, grid: tuple[int, ...], *args: Any, **kwargs: Any) -> None:
+        seen.append(Launch(kernel, grid, args, kwargs))
+
+    function(*args, _launcher=record)
+    return seen
+
+
+def precompiler(launch: Launch, bound: Any, config: Mapping[str, Any]) -> Callable[[], bool]:
+    """A function that compiles a launch's kernel into Triton's cache and touches no device.
+
+    What needs the driver (target, specialisation, options) is settled here, so the result may be
+    called in a forked child, where CUDA can't be used. It ends that child with status 1 on failure.
+    """
+    import helion
+    from helion.runtime.precompile_shim import make_precompiler
+
+    make = make_precompiler(launch.kernel, helion.Config(**config), bound)
+    finish: Callable[[], bool] = make(*launch.args, **launch.kwargs)
+    return finish
+
+
+def run(function: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """What `function(*args)` returns, and the compiled kernels that it launched."""
+    from helion.runtime import default_launcher
+
+    compiled: list[Any] = []
+
+    def keep(*args: Any, **kwargs: Any) -> Any:
+        kernel = default_launcher(*args, **kwargs)
+        compiled.append(kernel)
+        return kernel
+
+    return function(*args, _launcher=keep), compiled
+
+
+def versions() -> dict[str, str]:
+    """The versions of the loaded libraries, as entries record them."""
+    import helion
+    import torch
+    import triton
+
+    runtime = torch.version.cuda or torch.version.hip or "none"
+    return {
+        "helion": str(getattr(helion, "__version__", "")) or _distribution_version("helion"),
+        "triton": triton.__version__,
+        "torch": torch.__version__.partition("+")[0],
+        "runtime": str(runtime),
+    }
+
+
+def _distribution_version(name: str) -> str:
+    from importlib.metadata import version
+
+    return version(name)
+
+
+def seed_everything(seed: int) -> None:
+    """Fix the random state that Helion and user code may draw on in this process."""
+    import torch
+
+    random.seed(seed)
+    torch.manual_seed(seed)

@@ -1,0 +1,1 @@
+"""The `lfbo-aot` command."""

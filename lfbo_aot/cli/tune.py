@@ -1,0 +1,282 @@
+"""`lfbo-aot tune`: tune what is declared and not held yet, on the device here."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+from typing import Any
+
+from lfbo_aot.cli.arguments import UsageError
+from lfbo_aot.cli.arguments import parse_dims
+from lfbo_aot.cli.progress import bucket_text
+from lfbo_aot.cli.progress import make_watcher
+from lfbo_aot.cli.progress import result_text
+from lfbo_aot.database.database import Database
+from lfbo_aot.errors import DeviceUnavailableError
+from lfbo_aot.registry.devices import INTERPRETER
+from lfbo_aot.registry.devices import DeviceId
+from lfbo_aot.runtime import settings as runtime_settings
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from types import FrameType
+
+    from lfbo_aot.registry.spec import KernelSpec
+    from lfbo_aot.tuning.plan import Item
+    from lfbo_aot.tuning.run import Options
+    from lfbo_aot.tuning.run import Result
+    from lfbo_aot.tuning.run import Summary
+
+INTERPRETER_TRIALS = 40
+INTERRUPTED = 130
+_DEVICES = ("auto", "gpu", "interpreter")
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Add the command to the command line."""
+    parser = subparsers.add_parser(
+        "tune",
+        help="tune the declared kernels on the device here",
+        description="Tune every declared bucket that the database doesn't hold yet. Stopped at any "
+        "moment and run again, it goes on where it was. Exit status: 0 every bucket is held; "
+        "1 some are not; 2 wrong use.",
+        epilog="example: lfbo-aot tune softmax n=4096 --budget 600 --into tuned",
+    )
+    parser.add_argument(
+        "dims",
+        nargs="*",
+        metavar="KERNEL|dim=value",
+        help="kernels to tune (all, if none is named), and values that their buckets must hold",
+    )
+    parser.add_argument(
+        "--device",
+        choices=_DEVICES,
+        help="what to tune on; auto: the first GPU, else Triton's interpreter (LFBO_AOT_DEVICE)",
+    )
+    parser.add_argument("--into", metavar="DIR", type=Path, help="database to write; default: yours")
+    parser.add_argument("--module", action="append", metavar="MODULE", help="module or .py file")
+    parser.add_argument("--budget", type=seconds, metavar="S", help="seconds for everything")
+    parser.add_argument("--per-bucket", type=seconds, metavar="S", help="seconds for one bucket")
+    parser.add_argument("--trials", type=positive, metavar="N", help="trials for one bucket")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
+    parser.add_argument(
+        "--algorithm", choices=("lfbo", "pattern", "random"), default="lfbo", help="default lfbo"
+    )
+    parser.add_argument("--workers", type=positive, metavar="N", help="processes that compile")
+    parser.add_argument("--again", action="store_true", help="tune what is held already, too")
+    parser.add_argument("--fresh", action="store_true", help="ignore the trials of earlier runs")
+    parser.add_argument("--dry-run", action="store_true", help="list what would be tuned, and stop")
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 where every bucket of the plan is held at the end, 1 where not."""
+    settings = runtime_settings.current()
+    where = parse_dims(word for word in args.dims if "=" in word)
+    specs = _specs([word for word in args.dims if "=" not in word], args.module)
+    into = (args.into or _user_layer()).absolute()
+    if into.exists() and not into.is_dir():
+        msg = f"--into {into}: a file, not a folder"
+        raise UsageError(msg)
+    device, why = _device(args, settings.device)
+
+    from lfbo_aot.tuning.plan import make_plan
+
+    plan = make_plan(specs, device, Database(into), where=where, again=args.again or args.fresh)
+    if not plan:
+        msg = "no declared bucket of these kernels holds " + " ".join(args.dims)
+        raise UsageError(msg)
+    if args.dry_run:
+        return _list(plan, device, why, into, as_json=args.json)
+    _say(f"device {device} ({why}); database {into}", args)
+    if not any(item.why for item in plan):
+        _say(f"nothing to do: all {len(plan)} buckets are held", args)
+        return _print_summary([], len(plan), device, into, args)
+    summary = _tune(plan, device, into, settings.state_folder, args)
+    if summary is None:
+        return INTERRUPTED
+    return _print_summary(summary.results, len(plan), device, into, args)
+
+
+def _specs(names: Sequence[str], modules: Sequence[str] | None) -> list[KernelSpec]:
+    """The kernels named, or all that the modules, or installed packages, declare."""
+    from lfbo_aot.errors import UnknownNameError
+    from lfbo_aot.registry import catalog
+    from lfbo_aot.registry.discovery import load_kernels
+
+    if modules:
+        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+    loaded = load_kernels(modules)
+    if not loaded:
+        msg = "no kernel is declared; name a module with --module, or install a package with one"
+        raise UsageError(msg)
+    if not names:
+        return list(loaded)
+    found = [catalog.find(name) for name in names]
+    for name, spec in zip(names, found, strict=True):
+        if spec not in loaded:
+            kind = "kernel"
+            raise UnknownNameError(kind, name, [s.kernel_id for s in loaded])
+    return list(dict.fromkeys(found))
+
+
+def _device(args: argparse.Namespace, from_environment: str) -> tuple[DeviceId, str]:
+    from lfbo_aot.tuning.devices.choose import choose_device
+
+    kind = args.device or from_environment
+    try:
+        return choose_device(kind)
+    except DeviceUnavailableError as error:
+        if not args.dry_run:
+            raise
+        return DeviceId("gpu", "none here"), str(error)
+
+
+def _user_layer() -> Path:
+    from lfbo_aot.database.store import user_database
+
+    return user_database()
+
+
+def _options(args: argparse.Namespace, device: DeviceId) -> Options:
+    from lfbo_aot.tuning.run import Options
+
+    on_cpu = device == INTERPRETER
+    trials = args.trials or (INTERPRETER_TRIALS if on_cpu else None)
+    return Options(
+        budget_s=args.budget,
+        per_bucket_s=args.per_bucket,
+        trials=trials,
+        seed=args.seed,
+        algorithm=args.algorithm,
+        rounds=5 if on_cpu else 60,
+        fresh=args.fresh,
+    )
+
+
+def _tune(
+    plan: Sequence[Item], device: DeviceId, into: Path, state: Path, args: argparse.Namespace
+) -> Summary | None:
+    """The run's summary; None where it was interrupted, after saying how to go on."""
+    from lfbo_aot.tuning.devices.choose import start_device
+    from lfbo_aot.tuning.run import tune
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    options = _options(args, device)
+    watcher = make_watcher(args.budget, quiet=args.json)
+    started = start_device(device, args.workers)
+    try:
+        with watcher:
+            return tune(
+                plan, started, into=into, state=state, options=options, watcher=watcher
+            )
+    except KeyboardInterrupt:
+        print(
+            f"\nlfbo-aot: interrupted. {watcher.finished} buckets were finished and are in {into}. "
+            "Every finished trial is in the journal: run the same command again to go on.",
+            file=sys.stderr,
+        )
+        return None
+    finally:
+        # A second Ctrl-C must not leave processes behind while the first one is being obeyed.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        started.close()
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _list(
+    plan: Sequence[Item], device: DeviceId, why: str, into: Path, *, as_json: bool
+) -> int:
+    if as_json:
+        rows = [
+            {
+                "kernel": item.spec.kernel_id,
+                "bucket": item.bucket.key,
+                "shape": dict(item.shape),
+                "status": "held" if not item.why else "to tune",
+                "why": item.why,
+            }
+            for item in plan
+        ]
+        print(json.dumps({"device": str(device), "into": str(into), "buckets": rows}, indent=2))
+        return 0
+    print(f"device {device} ({why}); database {into}")
+    for item in plan:
+        print(f"{item.why or 'held':18} {item.spec.kernel_id:28} {bucket_text(item)}")
+    count = sum(bool(item.why) for item in plan)
+    print(f"{count} of {len(plan)} buckets to tune")
+    return 0
+
+
+def _print_summary(
+    results: Sequence[Result], total: int, device: DeviceId, into: Path, args: argparse.Namespace
+) -> int:
+    held = total - sum(r.status != "held" for r in results)
+    bad = [r for r in results if r.status in ("failed", "unfinished")]
+    if args.json:
+        rows = [_row(r) for r in results if r.status != "held"]
+        print(
+            json.dumps(
+                {"device": str(device), "into": str(into), "held": held, "results": rows}, indent=2
+            )
+        )
+        return int(bool(bad))
+    for result in bad:
+        print(result_text(result))
+    tuned = sum(r.status == "tuned" for r in results)
+    print(f"{tuned} tuned, {held} held before, {len(bad)} missing; database {into}")
+    if bad:
+        print("run the same command again to go on with the missing ones")
+    return int(bool(bad))
+
+
+def _row(result: Result) -> dict[str, Any]:
+    entry = result.entry
+    return {
+        "kernel": result.item.spec.kernel_id,
+        "bucket": result.item.bucket.key,
+        "shape": dict(result.item.shape),
+        "status": result.status,
+        "reason": result.reason,
+        "seconds": round(result.seconds, 2),
+        "latency_us": entry.latency_us if entry else None,
+        "default_us": entry.default_us if entry else None,
+        "default": entry.default if entry else None,
+        "config": entry.to_json()["config"] if entry else None,
+    }
+
+
+def _say(text: str, args: argparse.Namespace) -> None:
+    print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
+
+
+def seconds(text: str) -> float:
+    """A number of seconds from 0 up; for argparse."""
+    import argparse
+    import math
+
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        msg = f"{text!r} is not a number of seconds from 0 up"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 up; for argparse."""
+    import argparse
+
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        msg = f"{text!r} is not a whole number from 1 up"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)

@@ -1,0 +1,1 @@
+"""What is served: look-ups, and the Helion kernels that use them."""

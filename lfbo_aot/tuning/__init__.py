@@ -1,0 +1,1 @@
+"""Tuning runs: devices, worker processes, measurement, the final choice."""

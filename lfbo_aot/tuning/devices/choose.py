@@ -1,0 +1,47 @@
+"""Which device a run tunes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lfbo_aot.errors import DeviceUnavailableError
+from lfbo_aot.errors import SettingError
+from lfbo_aot.registry.devices import INTERPRETER
+from lfbo_aot.tuning.devices.probe import survey
+
+if TYPE_CHECKING:
+    from lfbo_aot.registry.devices import DeviceId
+    from lfbo_aot.tuning.devices.device import Device
+
+KINDS = ("auto", "gpu", "interpreter")
+
+
+def choose_device(kind: str) -> tuple[DeviceId, str]:
+    """(identity, why) of the device that `kind` means here, without starting anything on it.
+
+    `auto` is the first GPU, else the interpreter. Raises DeviceUnavailableError where a GPU was
+    asked for and none is there, saying what was looked for.
+    """
+    if kind not in KINDS:
+        name = "device"
+        raise SettingError(name, kind, KINDS)
+    if kind == "interpreter":
+        return INTERPRETER, "asked for"
+    found = survey()
+    if found.gpus:
+        return found.gpus[0].id, found.looked_for
+    if kind == "gpu":
+        msg = f"no GPU to tune on: {found.looked_for}. --device interpreter tunes on the CPU."
+        raise DeviceUnavailableError(msg)
+    return INTERPRETER, found.looked_for
+
+
+def start_device(identity: DeviceId, workers: int | None = None) -> Device:
+    """The device itself, its processes starting."""
+    if identity == INTERPRETER:
+        from lfbo_aot.tuning.devices.interpreter import InterpreterDevice
+
+        return InterpreterDevice(workers)
+    from lfbo_aot.tuning.devices.gpu import GpuDevice
+
+    return GpuDevice(identity, workers=workers)

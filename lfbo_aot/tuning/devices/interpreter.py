@@ -1,0 +1,123 @@
+"""The interpreter as a device: each worker runs whole trials, one after another."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from lfbo_aot.errors import TuningError
+from lfbo_aot.registry.devices import DeviceId
+from lfbo_aot.search import Space
+from lfbo_aot.tuning.devices.device import Config
+from lfbo_aot.tuning.devices.device import FinalReading
+from lfbo_aot.tuning.devices.device import Opened
+from lfbo_aot.tuning.devices.device import Outcome
+from lfbo_aot.tuning.devices.pool import Done
+from lfbo_aot.tuning.devices.pool import Job
+from lfbo_aot.tuning.devices.pool import WorkerPool
+from lfbo_aot.tuning.devices.workspace import Workspace
+from lfbo_aot.tuning.workers.serve import kernel_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Sequence
+
+    from lfbo_aot.registry.dims import Value
+    from lfbo_aot.registry.spec import KernelSpec
+    from lfbo_aot.search import Point
+    from lfbo_aot.tuning.channel import Message
+
+MODULE = "lfbo_aot.tuning.workers.interpreter"
+INTERPRETER = DeviceId("cpu-interpreter", "Triton interpreter")
+
+
+class InterpreterDevice:
+    """Helion's generated code on the CPU: real code, real results, times that mean nothing."""
+
+    id = INTERPRETER
+
+    def __init__(self, workers: int | None = None, trial_s: float = 20.0) -> None:
+        size = workers or max(1, min(4, (os.cpu_count() or 1) - 1))
+        self._workspace = Workspace()
+        self._trial_s = trial_s
+        self._pool = WorkerPool(self._start, size, setup_s=180.0)
+
+    def _start(self) -> object:
+        # One thread each: a trial is a small, sequential program, and workers share the cores.
+        return self._workspace.start(MODULE, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
+
+    def open(self, spec: KernelSpec, shape: Mapping[str, Value], seeds: Sequence[Config]) -> Opened:
+        request = {
+            "op": "open",
+            "kernel": kernel_reference(spec),
+            "shape": dict(shape),
+            "seeds": list(seeds),
+        }
+        self._pool.prepare([request])
+        reply = self._pool.setup_reply(timeout_s=200.0)
+        return opened(reply, reply)
+
+    def free(self) -> int:
+        return max(0, 2 * self._pool.size - self._pool.pending)
+
+    def submit(self, ticket: int, point: Point, best_us: float | None) -> None:
+        request: Message = {"op": "measure", "point": list(point), "best_us": best_us}
+        self._pool.submit(Job(ticket, request, self._trial_s))
+
+    def wait(self, timeout_s: float) -> list[Outcome]:
+        return [self._outcome(done) for done in self._pool.poll(timeout_s)]
+
+    def final(self, configs: Sequence[Config], rounds: int) -> list[FinalReading]:
+        self._pool.drop_waiting()
+        request: Message = {"op": "final", "configs": list(configs), "rounds": rounds}
+        limit_s = 30.0 + self._trial_s * len(configs)
+        self._pool.submit(Job(-1, request, limit_s))
+        while True:
+            for done in self._pool.poll(1.0):
+                if done.job.ticket != -1:
+                    continue  # a straggler of the search: its time is over
+                if done.reply is None:
+                    msg = f"the final measurement failed: {done.failure}: {done.error}"
+                    raise TuningError(msg)
+                return final_readings(configs, done.reply)
+
+    def close(self) -> None:
+        self._pool.close()
+        self._workspace.close()
+
+    def _outcome(self, done: Done) -> Outcome:
+        reply = done.reply or {"status": done.failure, "error": done.error}
+        return outcome(done.job.ticket, reply)
+
+
+def opened(space: Message, bench: Message) -> Opened:
+    """What the workers answered, as one value."""
+    parsed = Space.from_json(space["space"])
+    seeds = tuple(parsed.check(seed) for seed in space["seeds"])
+    with_seeds = Space(parsed.tunables, parsed.default, parsed.conditions, seeds)
+    return Opened(with_seeds, space["default"], bench["layout"], bench["policy"], space["versions"])
+
+
+def outcome(ticket: int, reply: Message) -> Outcome:
+    """A worker's answer as an `Outcome`."""
+    return Outcome(
+        ticket,
+        reply["status"],
+        config=reply.get("config"),
+        latency_us=reply.get("latency_us"),
+        cut=reply.get("cut", False),
+        launches=reply.get("launches", 0),
+        codegen_s=reply.get("codegen_s"),
+        compile_s=reply.get("compile_s"),
+        resources=reply.get("resources", {}),
+        error=reply.get("error", ""),
+    )
+
+
+def final_readings(configs: Sequence[Config], reply: Message) -> list[FinalReading]:
+    """A worker's final measurement, one reading a config."""
+    rows = zip(configs, reply["samples"], reply["resources"], reply["errors"], strict=True)
+    return [
+        FinalReading(config, () if error else tuple(samples), resources, error or "")
+        for config, samples, resources, error in rows
+    ]

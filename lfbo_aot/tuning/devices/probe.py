@@ -1,0 +1,65 @@
+"""Which GPUs this machine has, asked in a process of its own: the orchestrator never touches one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from lfbo_aot.registry.devices import DeviceId
+from lfbo_aot.registry.devices import identify
+
+_DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+_SCRIPT = """
+import json, torch
+found = []
+for i in range(torch.cuda.device_count()):
+    p = torch.cuda.get_device_properties(i)
+    arch = p.gcnArchName if torch.version.hip else f"sm{p.major}{p.minor}"
+    found.append({"index": i, "arch": arch, "name": p.name, "sms": p.multi_processor_count,
+                  "memory": p.total_memory})
+print(json.dumps({"torch": torch.__version__, "gpus": found}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU as the driver reports it."""
+
+    index: int
+    id: DeviceId
+    multiprocessors: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What was found, and a sentence on what was looked for."""
+
+    gpus: tuple[Gpu, ...]
+    looked_for: str
+
+
+def survey() -> Survey:
+    """The GPUs that torch sees in a fresh process like this one."""
+    drivers = [path for path in _DRIVERS if os.path.exists(path)]
+    if not drivers:
+        return Survey((), f"no GPU driver ({', '.join(_DRIVERS)})")
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT], capture_output=True, text=True, timeout=120, check=False
+    )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no output"]
+        return Survey((), f"driver {drivers[0]} is there, but torch can't be asked: {lines[-1]}")
+    answer = json.loads(done.stdout.strip().splitlines()[-1])
+    gpus = tuple(
+        Gpu(g["index"], identify(g["arch"], g["name"]), g["sms"], g["memory"])
+        for g in answer["gpus"]
+    )
+    if gpus:
+        return Survey(gpus, f"torch {answer['torch']} sees {', '.join(str(g.id) for g in gpus)}")
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    why = f"; CUDA_VISIBLE_DEVICES is {hidden!r}" if hidden is not None else ""
+    return Survey((), f"driver {drivers[0]} is there, but torch {answer['torch']} sees no GPU{why}")

@@ -1,0 +1,209 @@
+"""The GPU worker: loads binaries, checks results, times them. One process for one GPU."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+from typing import Any
+
+from lfbo_aot.adapters import helion as seam
+from lfbo_aot.runtime.layout import describe_layout
+from lfbo_aot.tuning.arguments import describe_arguments
+from lfbo_aot.tuning.bench import Bench
+from lfbo_aot.tuning.fidelity import Fidelity
+from lfbo_aot.tuning.fidelity import median
+from lfbo_aot.tuning.fidelity import read
+from lfbo_aot.tuning.workers.serve import first_line
+from lfbo_aot.tuning.workers.serve import import_kernel
+from lfbo_aot.tuning.workers.serve import serve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lfbo_aot.tuning.channel import Message
+
+
+class EventClock:
+    """Device time between two events around a call, with a cold L2.
+
+    Writing a buffer several times the L2's size before each call evicts what the call reads; it
+    also keeps the device busy while the host prepares the launch, so that host time isn't counted.
+    """
+
+    policy = {"l2": "cold", "clock": "events", "inputs": "declared"}
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        properties = torch.cuda.get_device_properties(device)
+        size = max(4 * properties.L2_cache_size, 256 << 20)
+        self._torch = torch
+        self._evict = torch.empty(size, dtype=torch.int8, device=device)
+
+    def time_us(self, call: Callable[[], Any], launches: int) -> list[float]:
+        torch = self._torch
+        pairs = []
+        for _ in range(launches):
+            start = torch.cuda.Event(enable_timing=True)
+            end = torch.cuda.Event(enable_timing=True)
+            self._evict.zero_()
+            start.record()
+            call()
+            end.record()
+            pairs.append((start, end))
+        torch.cuda.synchronize()
+        return [1000.0 * start.elapsed_time(end) for start, end in pairs]
+
+    def settle(self) -> None:
+        self._torch.cuda.synchronize()
+
+
+class GpuWorker:
+    """Holds the bucket in hand: its arguments and its reference, on the device."""
+
+    def __init__(self) -> None:
+        self._bench: Bench | None = None
+        self._clock: EventClock | None = None
+        self._functions: dict[str, Callable[..., Any]] = {}
+        self._resources: dict[str, dict[str, int]] = {}
+
+    def identify(self, request: Message) -> Message:
+        """The device as the driver reports it."""
+        import torch
+
+        device = request["device"]
+        torch.cuda.set_device(device)
+        self._clock = EventClock(device)
+        return {"versions": seam.versions()}
+
+    def open(self, request: Message) -> Message:
+        """Make a bucket's arguments and reference; answers with what they look like."""
+        import torch
+
+        spec = import_kernel(request["kernel"])
+        self._bench = None
+        self._functions.clear()
+        self._resources.clear()
+        torch.cuda.empty_cache()
+        assert self._clock is not None
+        seam.seed_everything(0)
+        self._bench = Bench(spec, request["shape"], request["device"], self._clock)
+        if spec.reference is not None:
+            self._bench.set_reference()
+        else:
+            bound = seam.bind(spec.kernel, self._bench.args)
+            function, _ = seam.generate(bound, seam.default_config(bound))
+            self._bench.set_reference(function)
+        return {
+            "arguments": describe_arguments(self._bench.args),
+            "layout": describe_layout(self._bench.args),
+            "policy": self._clock.policy,
+        }
+
+    def measure(self, request: Message) -> Message:
+        """Load, check and time one compiled candidate."""
+        import torch
+
+        assert self._bench is not None
+        bench = self._bench
+        try:
+            function = self._function(request["code"])
+            wrong, compiled = bench.check(function)
+            if wrong:
+                return {"status": "wrong_result", "error": wrong}
+            self._resources[request["code"]["digest"]] = resources(compiled)
+            reading = read(lambda n: bench.time(function, n), request.get("best_us"), Fidelity())
+        except torch.cuda.OutOfMemoryError as e:
+            torch.cuda.empty_cache()
+            return {"status": "out_of_memory", "error": first_line(e)}
+        except Exception as e:
+            if not device_works():
+                raise SystemExit(1) from e  # the context is lost: this process can't go on
+            return {"status": _status_of(e), "error": first_line(e)}
+        return {
+            "status": "ok",
+            "latency_us": round(median(reading.samples_us), 4),
+            "launches": len(reading.samples_us),
+            "cut": reading.cut,
+            "resources": self._resources[request["code"]["digest"]],
+        }
+
+    def final(self, request: Message) -> Message:
+        """Time several candidates in turn, `rounds` times; one list of samples each."""
+        assert self._bench is not None
+        bench = self._bench
+        functions = [self._function(code) for code in request["codes"]]
+        found = []
+        for code, function in zip(request["codes"], functions, strict=True):
+            wrong, compiled = bench.check(function)
+            found.append({"error": wrong, "resources": resources(compiled), "code": code})
+            bench.time(function, 2)
+        samples: list[list[float]] = [[] for _ in functions]
+        order = list(range(len(functions)))
+        for _ in range(request["rounds"]):
+            for i in order:
+                samples[i] += bench.time(functions[i], 1)
+            order = order[1:] + order[:1]  # each one follows, and is followed by, every other
+        return {
+            "samples": samples,
+            "resources": [f["resources"] for f in found],
+            "errors": [f["error"] for f in found],
+        }
+
+    def _function(self, code: Message) -> Callable[..., Any]:
+        digest: str = code["digest"]
+        if digest not in self._functions:
+            self._functions[digest] = seam.load(
+                seam.GeneratedCode(code["path"], code["function"], digest)
+            )
+        return self._functions[digest]
+
+
+def resources(compiled: list[Any]) -> dict[str, int]:
+    """What the launched kernels use at most: shared memory in bytes, registers, spills, threads."""
+    return {
+        "shared": max((int(k.metadata.shared) for k in compiled), default=0),
+        "regs": max((int(k.n_regs) for k in compiled), default=0),
+        "spills": max((int(k.n_spills) for k in compiled), default=0),
+        "threads": max((_threads(k) for k in compiled), default=0),
+    }
+
+
+def _threads(kernel: Any) -> int:
+    width = getattr(getattr(kernel.metadata, "target", None), "warp_size", 32)
+    return int(kernel.metadata.num_warps) * int(width)
+
+
+def _status_of(error: BaseException) -> str:
+    name = type(error).__name__
+    if name == "OutOfResources":
+        return "compile_error"
+    return "out_of_memory" if "out of memory" in str(error).lower() else "crash"
+
+
+def device_works() -> bool:
+    """Whether this process's context still runs anything."""
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+        return bool((torch.ones(8, device="cuda") + 1).sum().item() == 16)  # noqa: PLR2004
+    except Exception:  # noqa: BLE001 - any error means that it doesn't
+        return False
+
+
+def main() -> None:
+    worker = GpuWorker()
+    serve(
+        {
+            "identify": worker.identify,
+            "open": worker.open,
+            "measure": worker.measure,
+            "final": worker.final,
+        }
+    )
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
