@@ -1,0 +1,76 @@
+"""The classifier: how likely a point is to be good, and which points look alike to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from typing import Protocol
+
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """For n points: the probability of being good (n), and the leaf in each tree (n, trees)."""
+
+    good: NDArray[np.float64]
+    leaves: NDArray[np.intp]
+
+
+class FailureModel(Protocol):
+    """A place for a model of failure; none is built yet.
+
+    Given one, an optimizer multiplies a point's score by its probability of not failing.
+    """
+
+    def fit(
+        self, features: NDArray[np.float32], failed: NDArray[np.bool_], random_state: int
+    ) -> None:
+        """Learn from all trials, told as (n, width) features and n booleans."""
+
+    def probability(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The probability of failing for each of n points."""
+
+
+class Surrogate:
+    """A random forest fitted to weighted labels; it is never changed after that."""
+
+    def __init__(
+        self,
+        features: NDArray[np.float32],
+        good: NDArray[np.bool_],
+        weight: NDArray[np.float64],
+        *,
+        trees: int,
+        random_state: int,
+    ) -> None:
+        forest = RandomForestClassifier(
+            n_estimators=trees, criterion="log_loss", n_jobs=1, random_state=random_state
+        )
+        forest.fit(features, good, sample_weight=weight)
+        self._trees = [estimator.tree_ for estimator in forest.estimators_]
+        self._odds = [_share_of_good(tree.value[:, 0, :]) for tree in self._trees]
+
+    def score(self, features: NDArray[np.float32]) -> Scores:
+        """The scores of n points, given as (n, width) features.
+
+        The same numbers as the forest's predict_proba and apply, but each tree is walked once and
+        inputs are not validated anew: a third of the time.
+        """
+        leaves = np.empty((len(features), len(self._trees)), dtype=np.intp)
+        good = np.zeros(len(features))
+        for at, (tree, odds) in enumerate(zip(self._trees, self._odds, strict=True)):
+            leaves[:, at] = tree.apply(features)
+            good += odds[leaves[:, at]]
+        return Scores(good / len(self._trees), leaves)
+
+
+def _share_of_good(value: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For each node the share of class 1: older scikit-learn holds weights there, not shares."""
+    total = value.sum(axis=1)
+    share: NDArray[np.float64] = value[:, 1] / np.where(total > 0, total, 1.0)
+    return share
