@@ -1,0 +1,226 @@
+"""What is asked: the kernel, the shape and the target of a look-up, checked and made plain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from typing import Any
+
+from lfbo_aot.errors import DatabaseError
+from lfbo_aot.errors import DeclarationError
+from lfbo_aot.errors import DeviceUnavailableError
+from lfbo_aot.errors import ShapeError
+from lfbo_aot.errors import UnknownNameError
+from lfbo_aot.registry import catalog
+from lfbo_aot.registry.devices import DeviceId
+from lfbo_aot.registry.devices import Target
+from lfbo_aot.registry.devices import parse_target
+from lfbo_aot.registry.dims import check_dtype
+from lfbo_aot.registry.dims import check_text
+from lfbo_aot.registry.dims import normalize_value
+from lfbo_aot.runtime.environment import Environment
+from lfbo_aot.runtime.layout import Layout
+from lfbo_aot.runtime.layout import describe_layout
+from lfbo_aot.runtime.layout import is_tensor
+from lfbo_aot.runtime.layout import tensors_in
+
+if TYPE_CHECKING:
+    from lfbo_aot.database.store import Store
+    from lfbo_aot.registry.buckets import Bucket
+    from lfbo_aot.registry.dims import Dim
+    from lfbo_aot.registry.dims import Value
+
+Dims = Mapping[str, frozenset[type]]
+"""The dims of a kernel in declared order, each with the types that its values have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A look-up in plain terms."""
+
+    kernel_id: str
+    shape: dict[str, Value]
+    target: Target
+    environment: Environment
+    layout: Layout | None = None
+    """Of the live tensors; None where there are none."""
+    buckets: tuple[str, ...] | None = None
+    """The keys of the buckets declared; None where no declaration is known."""
+    damage: tuple[DatabaseError, ...] = field(default=())
+    """What was found broken while the declaration was read."""
+
+    @property
+    def shape_key(self) -> str:
+        """The shape as it would stand in a key."""
+        return "|".join(f"{name}={value_text(value)}" for name, value in self.shape.items())
+
+    @property
+    def key(self) -> str:
+        """The key that is looked up, for messages; a bare arch has no device to name."""
+        device = self.target.device
+        return f"{device.name if device else '*'}|{self.shape_key}"
+
+
+def make_request(
+    store: Store,
+    kernel: object,
+    shape: object,
+    arch: str | DeviceId | Target | None,
+    environment: Environment | None,
+) -> Request:
+    """What `resolve` was asked, checked.
+
+    Raises UnknownNameError and AmbiguousKernelError for the kernel, a dim or the arch, ShapeError
+    for a dim that is missing or of a wrong type, DeviceUnavailableError where no arch is given and
+    none can be told.
+    """
+    if isinstance(kernel, str):
+        return _by_name(store, kernel, shape, arch, environment or Environment())
+    spec: Any = getattr(kernel, "lfbo_aot_spec", None)
+    if spec is None:
+        kind, hint = "kernel", "Pass a name, or a kernel made by lfbo_aot.kernel or .register."
+        raise UnknownNameError(kind, repr(kernel), (), hint)
+    # What the kernel itself knows is checked; versions are the caller's to give.
+    given = environment or Environment()
+    given = Environment(
+        source=spec.source if given.source is None else given.source,
+        settings=spec.settings if given.settings is None else given.settings,
+        versions=given.versions,
+    )
+    args = _live(shape)
+    dims = _declared_dims(spec.dims)
+    return Request(
+        kernel_id=spec.kernel_id,
+        shape=spec.shape_of(*args) if args else _plain(spec.kernel_id, dims, shape),
+        target=_target(arch, args),
+        environment=given,
+        layout=describe_layout(args) if args else None,
+        buckets=tuple(bucket.key for bucket in spec.buckets),
+    )
+
+
+def _by_name(
+    store: Store, name: str, shape: object, arch: object, environment: Environment
+) -> Request:
+    specs = {spec.kernel_id: spec for spec in catalog.specs()}
+    kernel_id = store.find(name, specs)
+    request = Request(kernel_id, {}, _target(arch, ()), environment)
+    declaration, damage = store.declaration(kernel_id)
+    declared: Any = declaration or specs.get(kernel_id)
+    if declared is not None:
+        dims = _declared_dims(declared.dims)
+        keys = tuple(str(bucket) for bucket in declared.buckets)
+        request = replace(request, buckets=keys)
+    else:
+        dims = _dims_of_keys(store, kernel_id, request.target.arch)
+    request = replace(request, damage=damage)
+    # With neither a declaration nor a key that can be read, nothing is known, and nothing held.
+    return replace(request, shape=_plain(kernel_id, dims, shape)) if dims else request
+
+
+def value_text(value: Value) -> str:
+    """A dim's value as it stands in keys and on the command line."""
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _plain(kernel_id: str, dims: Dims, shape: object) -> dict[str, Value]:
+    """`shape` in declared order with plain values, each checked against its dim's types."""
+    if isinstance(shape, Mapping):
+        given: Mapping[Any, object] = shape
+        unknown = [str(name) for name in shape if name not in dims]
+        if unknown:
+            kind = f"dim of kernel {kernel_id!r}:"
+            raise UnknownNameError(kind, unknown[0], dims, f"Declared: {', '.join(dims)}.")
+        missing = [name for name in dims if name not in shape]
+        if missing:
+            msg = f"missing from the shape; the kernel's dims are {', '.join(dims)}"
+            raise ShapeError(msg, kernel=kernel_id, dim=missing[0])
+    elif isinstance(shape, Sequence) and not isinstance(shape, str):
+        if len(shape) != len(dims):
+            msg = f"{len(shape)} values for {len(dims)} dims, which are {', '.join(dims)}"
+            raise ShapeError(msg, kernel=kernel_id)
+        given = dict(zip(dims, shape, strict=True))
+    else:
+        msg = (
+            f"the shape is a {type(shape).__qualname__}; "
+            f"pass a mapping of dims, or a tuple of values in the order {', '.join(dims)}"
+        )
+        raise ShapeError(msg, kernel=kernel_id)
+    return {name: _value(kernel_id, name, given[name], types) for name, types in dims.items()}
+
+
+def _value(kernel_id: str, name: str, given: object, types: frozenset[type]) -> Value:
+    try:
+        value = check_text(normalize_value(given))
+        if type(value) not in types:
+            expected = " or ".join(sorted(kind.__name__ for kind in types))
+            msg = f"{given!r} is {type(value).__name__}; the dim takes {expected}"
+            raise ShapeError(msg, kernel=kernel_id, dim=name)
+        check_dtype(name, value)
+    except DeclarationError as error:
+        raise ShapeError(error.reason, kernel=kernel_id, dim=name) from None
+    return value
+
+
+def _declared_dims(dims: Mapping[str, Dim]) -> Dims:
+    return {name: _types(dim.parts()) for name, dim in dims.items()}
+
+
+def _types(parts: Sequence[object]) -> frozenset[type]:
+    return frozenset(type(p) if isinstance(p, (bool, str)) else int for p in parts)
+
+
+def _dims_of_keys(store: Store, kernel_id: str, arch: str) -> Dims:
+    """The dims that a kernel's keys show, where no layer declares it; those of `arch` first."""
+    for layer in store.layers:
+        database = layer.database
+        for name in sorted(database.archs(), key=lambda a: (a != arch, a)):
+            buckets = _buckets(database.shard(kernel_id, name))
+            if buckets:
+                like = [b for b in buckets if b.names == buckets[0].names]
+                columns = zip(*(b.parts for b in like), strict=True)
+                return {col[0][0]: _types([part for _, part in col]) for col in columns}
+    return {}
+
+
+def _buckets(shard: Any) -> list[Bucket]:
+    if shard is None:
+        return []
+    try:
+        return [bucket for name in shard.device_names for bucket, _ in shard.boxes(name)]
+    except DatabaseError:
+        # A file that can't be read shows no dims; the look-up itself reports it.
+        return []
+
+
+def _live(shape: object) -> tuple[Any, ...]:
+    """The live arguments of a call; empty where `shape` holds dims."""
+    if is_tensor(shape):
+        return (shape,)
+    if isinstance(shape, (tuple, list)) and next(tensors_in(shape), None) is not None:
+        return tuple(shape)
+    return ()
+
+
+def _target(arch: object, args: tuple[Any, ...]) -> Target:
+    if isinstance(arch, Target):
+        return arch
+    if isinstance(arch, DeviceId):
+        return Target(arch.arch, arch)
+    if arch is not None:
+        return parse_target(str(arch))
+    from lfbo_aot.runtime import hardware
+
+    tensor = next(tensors_in(args), None)
+    device = hardware.device_of(tensor) if tensor is not None else hardware.current_device()
+    if device is None:
+        msg = (
+            "no arch is given, and none can be told: torch isn't loaded, or sees no device. "
+            "Pass arch=, such as 'sm90/NVIDIA H200' or 'sm90'."
+        )
+        raise DeviceUnavailableError(msg)
+    return Target(device.arch, device)

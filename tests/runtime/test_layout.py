@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+
+from lfbo_aot.runtime.layout import describe_layout
+from lfbo_aot.runtime.layout import layout_text
+from lfbo_aot.runtime.layout import same_layout
+
+
+class Tensor:
+    """As much of a tensor as a layout needs."""
+
+    dtype = "float32"
+
+    def __init__(self, shape, stride, contiguous):
+        self.shape, self._stride, self._contiguous = shape, stride, contiguous
+
+    def dim(self):
+        return len(self.shape)
+
+    def stride(self):
+        return self._stride
+
+    def is_contiguous(self):
+        return self._contiguous
+
+
+ROWS = Tensor((4, 8), (8, 1), True)
+COLUMNS = Tensor((4, 8), (1, 4), False)
+
+
+def test_order_is_outermost_first():
+    assert describe_layout([ROWS, 1.5, COLUMNS, None]) == (
+        {"order": [0, 1], "contiguous": True},
+        {"order": [1, 0], "contiguous": False},
+    )
+    assert describe_layout([Tensor((2, 3, 4), (4, 8, 1), False)])[0]["order"] == [1, 0, 2]
+    assert describe_layout([Tensor((2, 3), (0, 0), False)])[0]["order"] == [0, 1]
+    assert describe_layout([Tensor((), (), True)]) == ({"order": [], "contiguous": True},)
+
+
+def test_sizes_of_one_do_not_matter_where_it_is_contiguous():
+    assert describe_layout([Tensor((1, 8), (1, 1), True)]) == describe_layout([ROWS])
+
+
+def test_tensors_in_lists_count():
+    assert describe_layout([[ROWS, COLUMNS], 3]) == describe_layout([ROWS, COLUMNS])
+
+
+def test_a_stored_layout_compares_equal():
+    live = describe_layout([ROWS, COLUMNS])
+    assert same_layout(json.loads(json.dumps(live)), live)
+    assert not same_layout(json.loads(json.dumps(live)), describe_layout([ROWS, ROWS]))
+    assert not same_layout((), live)
+    assert layout_text(live) == "0,1 1,0*"
+
+
+def test_torch_tensors_have_layouts():
+    import torch
+
+    x = torch.empty(4, 8)
+    assert describe_layout([x, x.t(), x[:, :3]]) == (
+        {"order": [0, 1], "contiguous": True},
+        {"order": [1, 0], "contiguous": False},
+        {"order": [0, 1], "contiguous": False},
+    )
