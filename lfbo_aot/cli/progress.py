@@ -6,7 +6,6 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -151,5 +150,3 @@ def make_watcher(budget_s: float | None, *, quiet: bool) -> LineWatcher:
     out = sys.stderr if quiet else sys.stdout
     kind = LiveWatcher if out.isatty() else LineWatcher
     return kind(budget_s, quiet=quiet)
-
-

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
 
+    from lfbo_aot.registry.dims import Value
     from lfbo_aot.registry.spec import KernelSpec
     from lfbo_aot.tuning.plan import Item
     from lfbo_aot.tuning.run import Options
@@ -49,15 +50,17 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "dims",
         nargs="*",
-        metavar="KERNEL|dim=value",
-        help="kernels to tune (all, if none is named), and values that their buckets must hold",
+        metavar="KERNEL|dim=value[,value]",
+        help="kernels to tune (all, if none is named), and values of which their buckets hold one",
     )
     parser.add_argument(
         "--device",
         choices=_DEVICES,
         help="what to tune on; auto: the first GPU, else Triton's interpreter (LFBO_AOT_DEVICE)",
     )
-    parser.add_argument("--into", metavar="DIR", type=Path, help="database to write; default: yours")
+    parser.add_argument(
+        "--into", metavar="DIR", type=Path, help="database to write; default: yours"
+    )
     parser.add_argument("--module", action="append", metavar="MODULE", help="module or .py file")
     parser.add_argument("--budget", type=seconds, metavar="S", help="seconds for everything")
     parser.add_argument("--per-bucket", type=seconds, metavar="S", help="seconds for one bucket")
@@ -76,7 +79,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 where every bucket of the plan is held at the end, 1 where not."""
     settings = runtime_settings.current()
-    where = parse_dims(word for word in args.dims if "=" in word)
+    where = _where([word for word in args.dims if "=" in word])
     specs = _specs([word for word in args.dims if "=" not in word], args.module)
     into = (args.into or _user_layer()).absolute()
     if into.exists() and not into.is_dir():
@@ -100,6 +103,16 @@ def run(args: argparse.Namespace) -> int:
     if summary is None:
         return INTERRUPTED
     return _print_summary(summary.results, len(plan), device, into, args)
+
+
+def _where(words: Sequence[str]) -> dict[str, list[Value]]:
+    """The values written `n=4096,5120`, by dim."""
+    found: dict[str, list[Value]] = {}
+    for word in words:
+        name, _, text = word.partition("=")
+        for one in text.split(","):
+            found.setdefault(name, []).append(parse_dims([f"{name}={one}"])[name])
+    return found
 
 
 def _specs(names: Sequence[str], modules: Sequence[str] | None) -> list[KernelSpec]:
@@ -171,9 +184,7 @@ def _tune(
     started = start_device(device, args.workers)
     try:
         with watcher:
-            return tune(
-                plan, started, into=into, state=state, options=options, watcher=watcher
-            )
+            return tune(plan, started, into=into, state=state, options=options, watcher=watcher)
     except KeyboardInterrupt:
         print(
             f"\nlfbo-aot: interrupted. {watcher.finished} buckets were finished and are in {into}. "
@@ -191,9 +202,7 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _list(
-    plan: Sequence[Item], device: DeviceId, why: str, into: Path, *, as_json: bool
-) -> int:
+def _list(plan: Sequence[Item], device: DeviceId, why: str, into: Path, *, as_json: bool) -> int:
     if as_json:
         rows = [
             {

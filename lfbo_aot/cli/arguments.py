@@ -1,0 +1,73 @@
+"""What several commands take: shapes as `dim=value`, and a database laid over the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lfbo_aot.errors import LfboAotError
+from lfbo_aot.registry.buckets import parse_part
+from lfbo_aot.registry.dims import Interval
+from lfbo_aot.runtime import state
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+
+    from lfbo_aot.database.store import Store
+    from lfbo_aot.registry.dims import Value
+
+
+class UsageError(LfboAotError):
+    """The command was called in a way that it can't be."""
+
+
+def parse_dims(words: Iterable[str]) -> dict[str, Value]:
+    """The shape written `m=4096 causal=true dtype=bfloat16`; UsageError where it isn't written so.
+
+    Whole numbers and true/false are read as such, anything else as text: as in keys.
+    """
+    shape: dict[str, Value] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name.isidentifier() or not text:
+            msg = f"{word!r} isn't written dim=value, such as m=4096"
+            raise UsageError(msg)
+        if name in shape:
+            msg = f"dim {name!r} is given twice"
+            raise UsageError(msg)
+        shape[name] = _parse_value(name, text)
+    return shape
+
+
+def add_database(parser: argparse.ArgumentParser) -> None:
+    """The option `--database DIR`."""
+    parser.add_argument(
+        "--database", metavar="DIR", type=Path, help="lay the database in DIR over the rest"
+    )
+
+
+def pick_store(database: Path | None) -> Store:
+    """The store of this process, with `database` over it; UsageError where that is no folder."""
+    store = state.store()
+    return store if database is None else store.over(existing_folder(database))
+
+
+def existing_folder(path: Path) -> Path:
+    """`path` as an absolute path; UsageError where it is no folder."""
+    if not path.is_dir():
+        msg = f"no such folder: {path}"
+        raise UsageError(msg)
+    return path.absolute()
+
+
+def _parse_value(name: str, text: str) -> Value:
+    try:
+        part = parse_part(text.lower() if text in ("True", "False") else text)
+    except ValueError as error:
+        msg = f"{name}={text}: {error}"
+        raise UsageError(msg) from None
+    if isinstance(part, Interval):
+        msg = f"{name}={text} is an interval; give one value"
+        raise UsageError(msg)
+    return part

@@ -1,0 +1,65 @@
+"""`lfbo-aot verify`: check a database for damage and for what no look-up reaches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+from typing import Any
+
+from lfbo_aot.cli.arguments import existing_folder
+from lfbo_aot.database.database import Database
+from lfbo_aot.database.database import shard_path
+from lfbo_aot.database.store import built_in_database
+from lfbo_aot.database.verify import verify
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Add the command to the command line."""
+    parser = subparsers.add_parser(
+        "verify",
+        help="check a database for damage and for what no look-up reaches",
+        description="Check a database for damage and for what no look-up reaches. "
+        "Exit status: 0 nothing is wrong; 1 something is; 2 wrong use.",
+    )
+    parser.add_argument(
+        "database",
+        nargs="?",
+        type=Path,
+        help="a folder; left out: the one that ships with lfbo-aot",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 where nothing is wrong, 1 where something is."""
+    path = built_in_database() if args.database is None else existing_folder(args.database)
+    problems = verify(path)
+    shards, lines = _count(path)
+    if args.json:
+        data = {
+            "database": str(path),
+            "shards": shards,
+            "lines": lines,
+            "problems": [
+                {"file": str(p.file), "line": p.line, "reason": p.reason} for p in problems
+            ],
+        }
+        print(json.dumps(data, indent=2, ensure_ascii=False))
+    else:
+        for problem in problems:
+            print(problem)
+        found = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
+        print(f"{path}: {shards} shards, {lines} lines, {found if problems else 'all well'}")
+    return int(bool(problems))
+
+
+def _count(path: Path) -> tuple[int, int]:
+    """How many shards the database has, and how many lines they hold."""
+    database = Database(path)
+    files = [shard_path(path, k, arch) for arch in database.archs() for k in database.kernels()]
+    contents = [file.read_bytes() for file in files if file.is_file()]
+    return len(contents), sum(content.count(b"\n") for content in contents)
