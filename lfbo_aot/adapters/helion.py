@@ -10,6 +10,7 @@ import hashlib
 import json
 import random
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
 
@@ -207,13 +208,17 @@ def _tunable(name: str, fragment: Any) -> Tunable | None:
     if isinstance(fragment, f.BooleanFragment):
         return Choice(name, (False, True), fragment.default())
     if isinstance(fragment, f.EnumFragment):
-        choices = tuple(_frozen(c) for c in fragment._active_choices())
+        found = fragment.choices if fragment.search_choices is None else fragment.search_choices
+        choices = tuple(_frozen(c) for c in found)
         return Choice(name, choices, choices[0]) if len(choices) > 1 else None
     if isinstance(fragment, f.PermutationFragment):
         return Permutation(name, fragment.length) if fragment.length > 1 else None
     if isinstance(fragment, f.ListOf):
         inner = _tunable(name, fragment.inner) if fragment.length else None
-        return ListOf(name, inner, fragment.length) if inner is not None else None
+        if inner is None:
+            return None
+        assert not isinstance(inner, ListOf)  # noqa: S101 - Helion nests no lists
+        return ListOf(name, inner, fragment.length)
     msg = f"tunable {name}: no counterpart for Helion's {type(fragment).__name__}"
     raise NotImplementedError(msg)
 
@@ -238,8 +243,7 @@ def generate(bound: Any, config: Mapping[str, Any]) -> tuple[Callable[..., Any],
     helion_config = helion.Config(**config)
     function = bound.compile_config(helion_config, allow_print=False)
     path = bound.get_cached_path(helion_config) or function.__code__.co_filename
-    with open(path, "rb") as file:
-        digest = hashlib.sha256(file.read()).hexdigest()[:16]
+    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
     return function, GeneratedCode(path, function.__name__, digest)
 
 

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 class Clock(Protocol):
     """Times a call; `policy` says how, as entries record it."""
 
-    policy: dict[str, str]
+    @property
+    def policy(self) -> dict[str, str]:
+        """How it times, as entries record it."""
+        ...
 
     def time_us(self, call: Callable[[], Any], launches: int) -> list[float]:
         """The duration of each of `launches` calls, in microseconds."""
@@ -62,7 +65,7 @@ class Bench:
         names = list(spec.signature.parameters)
         self._mutated = [names.index(name) for name in spec.mutates]
         self._originals = [self.args[i].clone() for i in self._mutated]
-        self._want: list[Any] | None = None
+        self._want: list[Any] = []
 
     def set_reference(self, fallback: Callable[..., Any] | None = None) -> None:
         """Compute what a call must give: by the spec's reference, else by `fallback`."""
@@ -76,10 +79,6 @@ class Bench:
         result = tensors_of(function(*args))
         self._want = result + [args[i] for i in self._mutated]
 
-    @property
-    def has_reference(self) -> bool:
-        return self._want is not None
-
     def check(self, function: Callable[..., Any]) -> tuple[str | None, list[Any]]:
         """(what is wrong with the result or None, the kernels that the call launched).
 
@@ -91,7 +90,6 @@ class Bench:
             result, compiled = seam.run(function, self.args)
             self._clock.settle()
         got = tensors_of(result) + [self.args[i] for i in self._mutated]
-        assert self._want is not None
         return difference(got, self._want, self.spec.tolerance), compiled
 
     def time(self, function: Callable[..., Any], launches: int) -> list[float]:
@@ -112,14 +110,15 @@ class Bench:
 @contextlib.contextmanager
 def _poisoned_memory() -> Iterator[None]:
     import torch
+    from torch.utils import deterministic
 
     before = torch.are_deterministic_algorithms_enabled()
     warn = torch.is_deterministic_algorithms_warn_only_enabled()
-    fill = torch.utils.deterministic.fill_uninitialized_memory
-    torch.utils.deterministic.fill_uninitialized_memory = True
+    fill = deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
     torch.use_deterministic_algorithms(mode=True, warn_only=True)
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(mode=before, warn_only=warn)
-        torch.utils.deterministic.fill_uninitialized_memory = fill
+        deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]

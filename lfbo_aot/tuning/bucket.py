@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from lfbo_aot.registry.dims import Value
     from lfbo_aot.registry.spec import KernelSpec
     from lfbo_aot.search import Optimizer
-    from lfbo_aot.search import Point
     from lfbo_aot.tuning.devices.device import Config
     from lfbo_aot.tuning.devices.device import Device
     from lfbo_aot.tuning.devices.device import Opened
@@ -76,7 +75,10 @@ class Step:
 
 
 class BucketSearch:
-    """The search of one bucket on one device, from its journal's last record to its end."""
+    """The search of one bucket on one device, from its journal's last record to its end.
+
+    `limits` hold for the run; `seconds` is what this bucket's search may take of it.
+    """
 
     def __init__(
         self,
@@ -87,24 +89,30 @@ class BucketSearch:
         seed: int,
         algorithm: str,
         limits: Limits,
+        seconds: float | None = None,
         rounds: int,
+        n_initial: int | None = None,
         fresh: bool = False,
         watch: Callable[[Step], None] = lambda _: None,
     ) -> None:
         self.task = task
         self._device = device
-        self._limits = limits
         self._rounds = rounds
         self._watch = watch
         self._progress = journaling.Progress()
         own = [r for r in journal.records() if r.get("bucket") == task.bucket.key]
-        seeds = self._journaled_seeds(own) or list(task.seeds)
+        # A search that was interrupted goes on from the start that it had.
+        before = {} if fresh else journaling.unfinished(own)
+        seeds = before.get("seeds", list(task.seeds))
+        n_initial = before.get("n_initial", n_initial)
         self.opened = device.open(task.spec, task.shape, seeds)
+        # From here: how long workers take to start says nothing of the bucket.
+        self._limits = limits.within(seconds)
         self._space = self.opened.space
         self._algorithm = algorithm
         self._seed = seed
-        self._identity = self._describe(seeds)
-        options = LFBOOptions(max_trials=limits.trials)
+        self._identity = self._describe(seeds) | {"n_initial": n_initial}
+        options = LFBOOptions(max_trials=limits.trials, n_initial=n_initial)
         self._optimizer: Optimizer = ALGORITHMS[algorithm](self._space, seed, options)
         number, records = (0, []) if fresh else journaling.find_session(own, self._identity)
         if number:
@@ -123,17 +131,6 @@ class BucketSearch:
         """Search until the optimizer or a limit ends it, then choose among the best."""
         ended = self._search()
         return self._finish(ended)
-
-    def _journaled_seeds(self, own: Sequence[journaling.Record]) -> list[Config]:
-        """The seeds of the last session, if it didn't end: a replay needs the same ones."""
-        opened = [r for r in own if r["kind"] == "open"]
-        if not opened:
-            return []
-        last = opened[-1]["session"]
-        if any(r["kind"] == "final" and r["session"] == last for r in own):
-            return []
-        seeds: list[Config] = opened[-1].get("seeds", [])
-        return seeds
 
     def _describe(self, seeds: Sequence[Config]) -> journaling.Record:
         spec = self.task.spec
@@ -246,11 +243,18 @@ class BucketSearch:
         )
 
     def _finish(self, ended: str) -> Found:
+        if ended == "time" and not self._others_timed:
+            # Nothing was compared with the default: an entry would claim that something was.
+            return self._found(None, ended, "the time was up before any candidate was measured")
         self._report("final")
         best = [self._progress.configs[t.point]["config"] for t in self._optimizer.top(FINALISTS)]
         finalists = [c for c in best if c != self.opened.default][: FINALISTS - 1]
         readings = self._device.final([self.opened.default, *finalists], self._rounds)
         choice = choose(readings, self.opened.default)
+        reason = "" if choice is not None else "; ".join(r.error for r in readings if r.error)[:400]
+        return self._found(choice, ended, reason)
+
+    def _found(self, choice: Choice | None, ended: str, reason: str) -> Found:
         search = {
             "algorithm": self._algorithm,
             "trials": self._progress.trials,
@@ -258,8 +262,12 @@ class BucketSearch:
             "seed": self._seed,
             "ended": ended,
         }
-        reason = "" if choice is not None else "; ".join(r.error for r in readings if r.error)[:400]
         return Found(self.opened, choice, search, dict(self._progress.failures), reason)
+
+    @property
+    def _others_timed(self) -> bool:
+        """Whether anything but the default has run."""
+        return any(point != self._space.default for point in self._progress.configs)
 
     def record_final(self, entry: dict[str, Any] | None, reason: str) -> None:
         """Close the session: the entry is what it came to."""

@@ -99,6 +99,8 @@ def trial_record(ticket: int, point: Point, outcome: Outcome, seconds: float) ->
         "config": outcome.config,
         "codegen_s": outcome.codegen_s,
         "compile_s": outcome.compile_s,
+        "check_s": outcome.check_s,
+        "time_s": outcome.time_s,
         "resources": dict(outcome.resources),
         "error": outcome.error[:300],
         "seconds": round(seconds, 3),
@@ -141,6 +143,16 @@ def find_session(records: Sequence[Record], identity: Record) -> tuple[int, list
                 return 0, []
             return number, own
     return 0, []
+
+
+def unfinished(records: Sequence[Record]) -> Record:
+    """The `open` record of a bucket's last session, if that has no end yet; else an empty one."""
+    opened = [r for r in records if r["kind"] == "open"]
+    if not opened:
+        return {}
+    last = opened[-1]
+    ended = any(r["kind"] == "final" and r["session"] == last["session"] for r in records)
+    return {} if ended else last
 
 
 def next_number(records: Sequence[Record]) -> int:

@@ -42,10 +42,10 @@ def make_plan(
     device: DeviceId,
     database: Database,
     *,
-    where: Mapping[str, Value] | None = None,
+    where: Mapping[str, Sequence[Value]] | None = None,
     again: bool = False,
 ) -> list[Item]:
-    """Every bucket of these kernels that `where` lets through, in declared order.
+    """Every bucket of these kernels that holds one of the values that `where` names for a dim.
 
     On the interpreter the buckets are the kernels' `small` shapes. Raises UnknownNameError for a dim
     in `where` that none of the kernels has.
@@ -59,7 +59,7 @@ def make_plan(
     items = []
     for spec in specs:
         for bucket in _buckets(spec, device):
-            if all(_admits(bucket, name, value) for name, value in where.items()):
+            if all(_admits(bucket, name, values) for name, values in where.items()):
                 held = _entry(database, spec.kernel_id, device, bucket)
                 why = _why(held, spec, again=again)
                 items.append(Item(spec, bucket, dict(bucket.point), held if not why else None, why))
@@ -70,9 +70,9 @@ def _buckets(spec: KernelSpec, device: DeviceId) -> Sequence[Bucket]:
     return spec.small_buckets if device == INTERPRETER else spec.buckets
 
 
-def _admits(bucket: Bucket, name: str, value: Value) -> bool:
+def _admits(bucket: Bucket, name: str, values: Sequence[Value]) -> bool:
     part = dict(bucket.parts).get(name)
-    return part is not None and part_contains(part, value)
+    return part is not None and any(part_contains(part, value) for value in values)
 
 
 def _entry(database: Database, kernel_id: str, device: DeviceId, bucket: Bucket) -> Entry | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import socket
@@ -64,10 +65,9 @@ class WorkerProcess:
         """Ask; the answer comes through `receive` once `channel` is readable."""
         self.request = request
         self.busy_since = time.monotonic()
-        try:
+        # Where it is gone, the channel reads as closed, and whoever waits sees that.
+        with contextlib.suppress(OSError):
             self.channel.send(request)
-        except OSError:
-            pass  # it is gone: the channel reads as closed, and whoever waits sees that
 
     def receive(self) -> Message | None:
         """The answer to the request in hand; None where the worker died."""

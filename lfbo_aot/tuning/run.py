@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import logging
 import re
 import time
@@ -136,7 +136,7 @@ def tune(
             continue
         watcher.begins(item, number, len(todo))
         share = _share(limits, options, len(todo) - number + 1)
-        result = _one(item, device, into, state, options, limits.within(share), watcher)
+        result = _one(item, device, into, state, options, limits, share, watcher)
         summary.results.append(result)
         watcher.ends(result)
     summary.seconds = time.monotonic() - started
@@ -149,6 +149,16 @@ def _share(limits: Limits, options: Options, buckets_left: int) -> float | None:
     shares = [options.per_bucket_s, None if left is None else left / buckets_left]
     given = [share for share in shares if share is not None]
     return min(given) * (1.0 - FINAL_SHARE) if given else None
+
+
+def _start_points(options: Options, share_s: float | None) -> int | None:
+    """How many points a search of `share_s` seconds starts from; None: as many as its trials allow.
+
+    Some ten trials a second are made, of which a fifth may be spent before the search is guided.
+    """
+    if options.trials is not None or share_s is None:
+        return None
+    return int(min(100.0, max(10.0, 2.0 * share_s)))
 
 
 def _declare(into: Path, items: Sequence[Item]) -> None:
@@ -165,6 +175,7 @@ def _one(
     state: Path,
     options: Options,
     limits: Limits,
+    share_s: float | None,
     watcher: Watcher,
 ) -> Result:
     from filelock import FileLock
@@ -192,7 +203,9 @@ def _one(
                 seed=options.seed,
                 algorithm=options.algorithm,
                 limits=limits,
+                seconds=share_s,
                 rounds=options.rounds,
+                n_initial=_start_points(options, share_s),
                 fresh=options.fresh,
                 watch=watcher.steps,
             )
@@ -201,14 +214,16 @@ def _one(
             if entry is not None:
                 key = (device.id, item.bucket)
                 merge(into, {item.spec.kernel_id: {key: entry}}, [Declaration.of(item.spec)])
-            search.record_final(entry.to_json() if entry is not None else None, found.reason)
+            if entry is not None or found.search["ended"] != "time":
+                search.record_final(entry.to_json() if entry is not None else None, found.reason)
     except TuningError as e:
         return Result(item, "failed", reason=str(e), seconds=time.monotonic() - started)
     finally:
         lock.release()
     seconds = time.monotonic() - started
     if entry is None:
-        return Result(item, "failed", reason=found.reason, seconds=seconds)
+        status = "unfinished" if found.search["ended"] == "time" else "failed"
+        return Result(item, status, reason=found.reason, seconds=seconds)
     return Result(item, "tuned", entry, seconds=seconds)
 
 
@@ -233,7 +248,7 @@ def make_entry(item: Item, found: Found) -> Entry | None:
         versions=found.opened.versions,
         policy=found.opened.policy,
         search=found.search,
-        measured=datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat(),
+        measured=dt.datetime.now(tz=dt.timezone.utc).date().isoformat(),
         note=choice.note or _note(found),
     )
 

@@ -48,6 +48,8 @@ class Outcome:
     launches: int = 0
     codegen_s: float | None = None
     compile_s: float | None = None
+    check_s: float | None = None
+    time_s: float | None = None
     resources: Mapping[str, int] = field(default_factory=dict)
     error: str = ""
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lfbo_aot.registry.spec import KernelSpec
     from lfbo_aot.search import Point
     from lfbo_aot.tuning.channel import Message
+    from lfbo_aot.tuning.process import WorkerProcess
 
 MODULE = "lfbo_aot.tuning.workers.interpreter"
 INTERPRETER = DeviceId("cpu-interpreter", "Triton interpreter")
@@ -42,7 +43,7 @@ class InterpreterDevice:
         self._trial_s = trial_s
         self._pool = WorkerPool(self._start, size, setup_s=180.0)
 
-    def _start(self) -> object:
+    def _start(self) -> WorkerProcess:
         # One thread each: a trial is a small, sequential program, and workers share the cores.
         return self._workspace.start(MODULE, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
 
@@ -109,6 +110,8 @@ def outcome(ticket: int, reply: Message) -> Outcome:
         launches=reply.get("launches", 0),
         codegen_s=reply.get("codegen_s"),
         compile_s=reply.get("compile_s"),
+        check_s=reply.get("check_s"),
+        time_s=reply.get("time_s"),
         resources=reply.get("resources", {}),
         error=reply.get("error", ""),
     )

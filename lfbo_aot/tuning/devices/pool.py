@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lfbo_aot.errors import TuningError
-from lfbo_aot.tuning.process import WorkerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lfbo_aot.tuning.channel import Message
+    from lfbo_aot.tuning.process import WorkerProcess
 
 _START_LIMIT = 3  # a worker that dies this often before its first answer will not come up
 

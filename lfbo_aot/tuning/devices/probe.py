@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from lfbo_aot.registry.devices import DeviceId
 from lfbo_aot.registry.devices import identify
@@ -44,7 +45,7 @@ class Survey:
 
 def survey() -> Survey:
     """The GPUs that torch sees in a fresh process like this one."""
-    drivers = [path for path in _DRIVERS if os.path.exists(path)]
+    drivers = [path for path in _DRIVERS if Path(path).exists()]
     if not drivers:
         return Survey((), f"no GPU driver ({', '.join(_DRIVERS)})")
     done = subprocess.run(

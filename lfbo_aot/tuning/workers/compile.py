@@ -8,6 +8,7 @@ the worker. It never loads a binary.
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import time
@@ -130,12 +131,19 @@ def in_child(steps: Sequence[Callable[[], bool]], *, deadline_s: float) -> Messa
         name = signal.Signals(os.WTERMSIG(status)).name
         return {"status": "crash", "error": f"the compiler was ended by {name}"}
     if os.WEXITSTATUS(status):
-        lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
-        return {"status": "compile_error", "error": " | ".join(lines[-3:])[:300]}
+        return {"status": "compile_error", "error": told(output.decode(errors="replace"))}
     return {"status": "ok"}
 
 
+def told(output: str, limit: int = 300) -> str:
+    """The line of a compiler's output that says what was wrong, else the last ones."""
+    lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
+    telling = [line for line in lines if re.search(r"error|fatal|exceed", line, re.IGNORECASE)]
+    return " | ".join(telling[:2] or lines[-3:])[:limit]
+
+
 def main() -> None:
+    seam.versions()  # imports Helion now, while the orchestrator still plans
     worker = CompileWorker()
     serve({"open": worker.open, "compile": worker.compile})
 

@@ -9,6 +9,7 @@ interpreter.prepare()  # before triton is imported by anything below
 import time  # noqa: E402
 from typing import TYPE_CHECKING  # noqa: E402
 from typing import Any  # noqa: E402
+from typing import ClassVar  # noqa: E402
 
 from lfbo_aot.adapters import helion as seam  # noqa: E402
 from lfbo_aot.runtime.layout import describe_layout  # noqa: E402
@@ -31,7 +32,7 @@ _FIDELITY = Fidelity(warmup=0, quick=1, full=3, slack=1.5, longest_us=1_000_000.
 class WallClock:
     """Wall-clock time of a call. The interpreter's times are real and say nothing of a GPU."""
 
-    policy = {"l2": "none", "clock": "wall", "inputs": "declared"}
+    policy: ClassVar[dict[str, str]] = {"l2": "none", "clock": "wall", "inputs": "declared"}
 
     def time_us(self, call: Callable[[], Any], launches: int) -> list[float]:
         samples = []
@@ -127,6 +128,7 @@ class InterpreterWorker:
 
 
 def main() -> None:
+    seam.versions()  # imports Helion now, while the orchestrator still plans
     worker = InterpreterWorker()
     serve({"open": worker.open, "measure": worker.measure, "final": worker.final})
 

@@ -32,8 +32,8 @@ def serve(handlers: Mapping[str, Callable[[Message], Message]]) -> None:
     _leave_with_parent(os.getppid())
     while (request := channel.receive()) is not None:
         try:
-            reply = {"reply": handlers[request["op"]](request)}
-        except Exception as e:
+            reply: Message = {"reply": handlers[request["op"]](request)}
+        except Exception as e:  # noqa: BLE001 - told to the orchestrator, which decides
             traceback.print_exc()
             reply = {"error": first_line(e), "kind": type(e).__name__}
         channel.send(reply)
