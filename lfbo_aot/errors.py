@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+_FEW = 12  # names that may be listed whole
+_TUNE_LIBRARIES = ("helion", "torch", "triton", "packaging", "numpy", "sklearn", "filelock")
+
 
 def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The known words most like `word`, best first; empty where none is close."""
@@ -24,7 +27,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     close = nearest(word, candidates)
     if close:
         return "Did you mean " + " or ".join(repr(c) for c in close) + "?"
-    if candidates and len(candidates) <= 12:
+    if candidates and len(candidates) <= _FEW:
         return "Known: " + ", ".join(candidates) + "."
     return ""
 
@@ -54,9 +57,12 @@ class DiscoveryError(LfboAotError):
 
     def __init__(self, module: str, cause: BaseException | str) -> None:
         self.module = module
+        hint = ""
         if isinstance(cause, BaseException):
+            if getattr(cause, "name", None) in _TUNE_LIBRARIES:
+                hint = '. Kernels need more than the bare package: pip install "lfbo-aot[tune]"'
             cause = f"{type(cause).__name__}: {cause}"
-        super().__init__(f"kernel module {module!r} can't be imported: {cause}")
+        super().__init__(f"kernel module {module!r} can't be imported: {cause}{hint}")
 
 
 class UnknownNameError(LfboAotError, LookupError):
