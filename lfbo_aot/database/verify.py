@@ -82,7 +82,7 @@ def _arch(database: Database, folder: Path) -> Iterator[Problem]:
         yield from _shard(file, arch, _declared(database, file.stem))
         declared_in = declaration_path(database.path, file.stem)
         if not declared_in.is_file():
-            yield Problem(file, None, f"a shard without a declaration: {declared_in} is missing")
+            yield Problem(file, 1, f"a shard without a declaration: {declared_in} is missing")
 
 
 def _declared(database: Database, kernel_id: str) -> Declaration | None:

@@ -78,7 +78,7 @@ def test_a_shard_without_a_declaration(database, capsys):
     (database / "kernels" / f"{KERNEL}.json").unlink()
     assert main(["verify", str(database)]) == 1
     shard = database / "sm90" / f"{KERNEL}.jsonl"
-    assert capsys.readouterr().out.startswith(f"{shard}: a shard without a declaration: ")
+    assert capsys.readouterr().out.startswith(f"{shard}:1: a shard without a declaration: ")
 
 
 def test_the_built_in_database_is_well(capsys):

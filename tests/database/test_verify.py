@@ -97,7 +97,7 @@ def test_a_shard_without_a_declaration(database, shard):
     declared = database / "kernels" / f"{KERNEL}.json"
     declared.unlink()
     assert verify(database) == (
-        Problem(shard, None, f"a shard without a declaration: {declared} is missing"),
+        Problem(shard, 1, f"a shard without a declaration: {declared} is missing"),
     )
 
 
