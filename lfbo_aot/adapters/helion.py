@@ -6,10 +6,13 @@ imports `helion.autotuner` or `helion._compiler`.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import random
+from collections import Counter
 from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Config = dict[str, Any]
+_MOST_PARENT_VALUES = 16
+_EVIDENCE = 3  # sightings of each value of a parent that a condition rests on
 
 
 class InvalidConfigError(ValueError):
@@ -59,37 +64,37 @@ class SpaceCodec:
     """One bound kernel's search space as a pure `Space`, and the way from its points to configs.
 
     `fixed` holds config keys that are not searched, with the value that they take. Tunables that
-    have a single value are left out of the space as well.
+    have a single value, or that Helion ignores because of `fixed`, are left out of the space too.
     """
 
     def __init__(self, bound: Any, fixed: Mapping[str, Any] | None = None) -> None:
         self._generation = bound.config_spec.create_config_generation()
         self._spec = bound.config_spec
-        self._fixed = dict(fixed or {})
-        self._flat_default = self._generation.flatten(bound.config_spec.default_config())
+        self._default = self._generation.flatten(bound.config_spec.default_config())
         self._slots: list[int] = []
-        tunables: list[Tunable] = []
         self._pinned: dict[int, Any] = {}
+        tunables = self._tunables(fixed or {})
+        draft = Space(tunables, self._point(self._default))
+        watched = _Watched(draft, self._canonical)
+        if fixed and watched.ignored:
+            self._slots = [s for i, s in enumerate(self._slots) if i not in watched.ignored]
+            tunables = tuple(t for i, t in enumerate(tunables) if i not in watched.ignored)
+        self.space = Space(tunables, self._point(self._default), watched.conditions())
+        self.space = replace(self.space, seeds=self._seeds())
+
+    def _tunables(self, fixed: Mapping[str, Any]) -> tuple[Tunable, ...]:
+        """Those that are searched; fills `_slots` with their places, `_pinned` with fixed values."""
+        tunables: list[Tunable] = []
         for slot, name in enumerate(self._slot_names()):
             key = name.partition("[")[0]
-            if key in self._fixed:
-                self._pinned[slot] = self._fixed[key]
+            if key in fixed:
+                self._pinned[slot] = fixed[key]
                 continue
-            tunable = _tunable(name, self._generation.flat_spec[slot])
-            if tunable is None:
-                self._pinned[slot] = self._flat_default[slot]
-                continue
-            self._slots.append(slot)
-            tunables.append(tunable)
-        draft = Space(
-            tuple(tunables), default=self._point(self._flat_default), conditions=(), seeds=()
-        )
-        self.space = Space(
-            draft.tunables,
-            default=draft.default,
-            conditions=self._conditions(draft),
-            seeds=self._seeds(),
-        )
+            tunable = _tunable(name, self._generation.flat_spec[slot], self._default[slot])
+            if tunable is not None:
+                self._slots.append(slot)
+                tunables.append(tunable)
+        return tuple(tunables)
 
     def config(self, point: Point) -> Config:
         """The canonical config of a point, JSON-able; raises `InvalidConfigError`."""
@@ -106,16 +111,27 @@ class SpaceCodec:
         """The canonical point of a config; raises `InvalidConfigError` where it doesn't fit."""
         import helion
 
+        unknown = config.keys() - {key for key, _, _ in self._spec.flat_key_layout()}
+        if unknown:
+            msg = f"config doesn't fit this space: no tunable {', '.join(sorted(unknown))}"
+            raise InvalidConfigError(msg)
         try:
             flat = self._generation.flatten(helion.Config(**config))
-            point = self._point(flat)
-            self.space.check(point)
+            point = self.space.canonical(self._point(flat))
         except (ValueError, TypeError, AssertionError, KeyError) as e:
             msg = f"config doesn't fit this space: {e}"
             raise InvalidConfigError(msg) from e
         except helion.exc.InvalidConfig as e:
             raise InvalidConfigError(str(e)) from e
         return point
+
+    def start(self, configs: Sequence[Mapping[str, Any]]) -> tuple[Point, ...]:
+        """The compiler's seeds, then those of `configs` that fit: a neighbouring winner need not."""
+        points = [*self.space.seeds]
+        for config in configs:
+            with contextlib.suppress(InvalidConfigError):
+                points.append(self.point(config))
+        return tuple(dict.fromkeys(points))
 
     def _slot_names(self) -> list[str]:
         names: list[str] = []
@@ -127,7 +143,7 @@ class SpaceCodec:
         return tuple(_frozen(flat[slot]) for slot in self._slots)
 
     def _flat(self, point: Point) -> list[Any]:
-        flat = [_thawed(value) for value in self._flat_default]
+        flat = [_thawed(value) for value in self._default]
         for slot, value in self._pinned.items():
             flat[slot] = _thawed(value)
         for slot, value in zip(self._slots, point, strict=True):
@@ -135,6 +151,7 @@ class SpaceCodec:
         return flat
 
     def _canonical(self, point: Point) -> Point | None:
+        """The point of the config that Helion makes of `point`; None where it refuses."""
         from helion import exc
 
         try:
@@ -144,42 +161,61 @@ class SpaceCodec:
         return self._point(flat)
 
     def _seeds(self) -> tuple[Point, ...]:
-        points = [self._point(flat) for flat, _ in self._generation.seed_flat_config_pairs()]
-        return tuple(dict.fromkeys(points))
+        points = []
+        for flat, _ in self._generation.seed_flat_config_pairs():
+            with contextlib.suppress(ValueError):  # a seed may lie outside what is searched
+                points.append(self.space.canonical(self._point(flat)))
+        return tuple(points)
 
-    def _conditions(self, draft: Space, samples: int = 240) -> tuple[Condition, ...]:
-        """What Helion ignores when, learnt by watching it normalise random points.
 
-        A tunable that Helion resets to its default for some values of another one and keeps for
-        all others depends on that one. What no single parent explains is left unconditioned: such
-        points come back as duplicates.
-        """
+class _Watched:
+    """What Helion ignores when, learnt by watching it normalise random points.
+
+    A tunable that Helion resets to its default for some values of another one and keeps for all
+    others depends on that one. What no single parent explains is left unconditioned: such points
+    come back as duplicates.
+    """
+
+    def __init__(
+        self, draft: Space, canonical: Callable[[Point], Point | None], samples: int = 240
+    ) -> None:
         import numpy as np
 
+        self._draft = draft
+        self._kept: dict[int, list[Point]] = {}
+        self._reset: dict[int, list[Point]] = {}
         rng = np.random.default_rng(0)
-        kept: dict[int, list[Point]] = {}
-        reset: dict[int, list[Point]] = {}
         for _ in range(samples):
             point = draft.sample(rng)
-            canonical = self._canonical(point)
-            if canonical is None:
+            normal = canonical(point)
+            if normal is None:
                 continue
-            for i, (before, after) in enumerate(zip(point, canonical, strict=True)):
-                if before != draft.default[i]:
-                    (kept if before == after else reset).setdefault(i, []).append(point)
-        conditions: list[Condition] = []
-        for child in sorted(reset):
-            if child not in kept:
+            for i, tunable in enumerate(draft.tunables):
+                if point[i] != tunable.default:
+                    seen = self._kept if point[i] == normal[i] else self._reset
+                    seen.setdefault(i, []).append(point)
+
+    @property
+    def ignored(self) -> set[int]:
+        """The tunables whose value never counted."""
+        return {i for i in self._reset if i not in self._kept}
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """One for each tunable that has a parent, by name: they hold in a smaller space as well."""
+        found = (self._condition(child) for child in sorted(self._reset) if child in self._kept)
+        return tuple(condition for condition in found if condition is not None)
+
+    def _condition(self, child: int) -> Condition | None:
+        for parent, tunable in enumerate(self._draft.tunables):
+            # Among many values the two groups would be disjoint by chance.
+            if parent == child or tunable.size > _MOST_PARENT_VALUES:
                 continue
-            for parent, tunable in enumerate(draft.tunables):
-                off = {p[parent] for p in reset[child]}
-                on = {p[parent] for p in kept[child]}
-                if parent != child and not off & on:
-                    values = tuple(v for v in tunable.values() if v not in off)
-                    name = draft.tunables[child].name
-                    conditions.append(Condition(name, tunable.name, values))
-                    break
-        return tuple(conditions)
+            off = Counter(point[parent] for point in self._reset[child])
+            on = Counter(point[parent] for point in self._kept[child])
+            if not off.keys() & on.keys() and min([*off.values(), *on.values()]) >= _EVIDENCE:
+                values = tuple(v for v in tunable.values() if v not in off)
+                return Condition(self._draft.tunables[child].name, tunable.name, values)
+        return None
 
 
 def _frozen(value: Any) -> Any:
@@ -190,8 +226,24 @@ def _thawed(value: Any) -> Any:
     return [_thawed(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def _tunable(name: str, fragment: Any) -> Tunable | None:
-    """The tunable that stands for one of Helion's fragments; None where it has a single value."""
+def _tunable(name: str, fragment: Any, default: Any) -> Tunable | None:
+    """The tunable that stands for one of Helion's fragments; None where it has a single value.
+
+    `default` is the value in the default config, which may lie outside what Helion searches.
+    """
+    from helion.autotuner import config_fragment as f
+
+    if isinstance(fragment, f.ListOf):
+        if not fragment.length:
+            return None
+        inner = _scalar(name, fragment.inner, fragment.inner.default())
+        return ListOf(name, inner, fragment.length) if inner is not None else None
+    return _scalar(name, fragment, default)
+
+
+def _scalar(
+    name: str, fragment: Any, default: Any
+) -> PowerOfTwo | Integer | Choice | Permutation | None:
     from helion.autotuner import config_fragment as f
 
     if isinstance(fragment, f.PowerOfTwoFragment):
@@ -209,16 +261,11 @@ def _tunable(name: str, fragment: Any) -> Tunable | None:
         return Choice(name, (False, True), fragment.default())
     if isinstance(fragment, f.EnumFragment):
         found = fragment.choices if fragment.search_choices is None else fragment.search_choices
-        choices = tuple(_frozen(c) for c in found)
-        return Choice(name, choices, choices[0]) if len(choices) > 1 else None
+        # What an inactive one is reset to, and what the default config has, must be choices too.
+        kept = dict.fromkeys(_frozen(c) for c in [*found, fragment.default(), default])
+        return Choice(name, tuple(kept), _frozen(fragment.default())) if len(kept) > 1 else None
     if isinstance(fragment, f.PermutationFragment):
         return Permutation(name, fragment.length) if fragment.length > 1 else None
-    if isinstance(fragment, f.ListOf):
-        inner = _tunable(name, fragment.inner) if fragment.length else None
-        if inner is None:
-            return None
-        assert not isinstance(inner, ListOf)  # noqa: S101 - Helion nests no lists
-        return ListOf(name, inner, fragment.length)
     msg = f"tunable {name}: no counterpart for Helion's {type(fragment).__name__}"
     raise NotImplementedError(msg)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import sys
@@ -22,6 +23,7 @@ from lfbo_aot.runtime import settings as runtime_settings
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
     from collections.abc import Sequence
     from types import FrameType
 
@@ -90,9 +92,7 @@ def run(args: argparse.Namespace) -> int:
     from lfbo_aot.tuning.plan import make_plan
 
     plan = make_plan(specs, device, Database(into), where=where, again=args.again or args.fresh)
-    if not plan:
-        msg = "no declared bucket of these kernels holds " + " ".join(args.dims)
-        raise UsageError(msg)
+    _check_plan(plan, specs, device, args)
     if args.dry_run:
         return _list(plan, device, why, into, as_json=args.json)
     _say(f"device {device} ({why}); database {into}", args)
@@ -103,6 +103,22 @@ def run(args: argparse.Namespace) -> int:
     if summary is None:
         return INTERRUPTED
     return _print_summary(summary.results, len(plan), device, into, args)
+
+
+def _check_plan(
+    plan: Sequence[Item], specs: Sequence[KernelSpec], device: DeviceId, args: argparse.Namespace
+) -> None:
+    """Say which kernels have nothing to tune; UsageError where none has."""
+    if device == INTERPRETER and (without := [s.kernel_id for s in specs if not s.small]):
+        text = f"no small= shapes, which is what the interpreter tunes at: {', '.join(without)}"
+        if not plan and len(without) == len(specs):
+            raise UsageError(text)
+        _say(f"left out, {text}", args)
+    if not plan:
+        dims = " ".join(word for word in args.dims if "=" in word)
+        kind = "small shape" if device == INTERPRETER else "declared bucket"
+        msg = f"no {kind} of {', '.join(s.kernel_id for s in specs)} holds {dims}"
+        raise UsageError(msg)
 
 
 def _where(words: Sequence[str]) -> dict[str, list[Value]]:
@@ -178,28 +194,46 @@ def _tune(
     from lfbo_aot.tuning.devices.choose import start_device
     from lfbo_aot.tuning.run import tune
 
-    signal.signal(signal.SIGTERM, _interrupt)
     options = _options(args, device)
     watcher = make_watcher(args.budget, quiet=args.json)
-    started = start_device(device, args.workers)
+    with _one_interrupt():
+        try:
+            with contextlib.closing(start_device(device, args.workers)) as started, watcher:
+                return tune(plan, started, into=into, state=state, options=options, watcher=watcher)
+        except KeyboardInterrupt:
+            print(
+                f"\nlfbo-aot: interrupted. {watcher.finished} buckets were finished and are in "
+                f"{into}. Every finished trial is in the journal: run the same command again to "
+                "go on.",
+                file=sys.stderr,
+            )
+            return None
+
+
+@contextlib.contextmanager
+def _one_interrupt() -> Iterator[None]:
+    """Let the first Ctrl-C or SIGTERM interrupt what is inside, and ignore those that follow.
+
+    A second one must not leave processes behind while the first one is being obeyed. They stay
+    ignored, as the program is about to end.
+    """
+    watched = (signal.SIGINT, signal.SIGTERM)
+    obeying = False
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal obeying
+        obeying = True
+        for number in watched:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in watched}
     try:
-        with watcher:
-            return tune(plan, started, into=into, state=state, options=options, watcher=watcher)
-    except KeyboardInterrupt:
-        print(
-            f"\nlfbo-aot: interrupted. {watcher.finished} buckets were finished and are in {into}. "
-            "Every finished trial is in the journal: run the same command again to go on.",
-            file=sys.stderr,
-        )
-        return None
+        yield
     finally:
-        # A second Ctrl-C must not leave processes behind while the first one is being obeyed.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        started.close()
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+        if not obeying:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def _list(plan: Sequence[Item], device: DeviceId, why: str, into: Path, *, as_json: bool) -> int:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from lfbo_aot.errors import DatabaseError
 from lfbo_aot.registry.devices import DeviceId
 from lfbo_aot.registry.devices import known
+from lfbo_aot.registry.layout import layout_text
+from lfbo_aot.registry.layout import same_layout
 from lfbo_aot.runtime.environment import check
-from lfbo_aot.runtime.layout import layout_text
-from lfbo_aot.runtime.layout import same_layout
 from lfbo_aot.runtime.nearest import miss_reason
 from lfbo_aot.runtime.resolution import EXACT
 from lfbo_aot.runtime.resolution import IMPORTED
@@ -38,6 +38,8 @@ class Answer(NamedTuple):
 
     resolution: Resolution
     damage: tuple[DatabaseError, ...]
+    misfits: tuple[str, ...] = ()
+    """What installed data packages hold for another source or other settings of the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class _Candidate:
     """Why it isn't served; empty where it is."""
     reasons: tuple[str, ...]
     """What is to be said of it where it is served."""
+    misfit: tuple[str, ...] = ()
+    """Those of the obstacles that are the kernel's: another source, other settings."""
 
     def rank(self) -> tuple[int, int]:
         return _RANK[self.status], _FRESHNESS[self.fresh]
@@ -68,10 +72,13 @@ def look_up(store: Store, request: Request, policy: str) -> Answer:
     best: _Candidate | None = None
     best_rank: tuple[int, int, int, float] | None = None
     refused: list[str] = []
+    misfits: list[str] = []
     for index, layer in enumerate(store.layers):
         for found in _in_layer(layer, request, policy, damage):
             if found.obstacles:
                 refused += [f"{text} ({layer.name}: {found.key})" for text in found.obstacles]
+                if layer.package and found.misfit:
+                    misfits += [f"{layer.name} is passed over: {text}" for text in found.misfit]
                 continue
             rank = (*found.rank(), index, found.entry.latency_us)
             if best_rank is None or rank < best_rank:
@@ -81,7 +88,8 @@ def look_up(store: Store, request: Request, policy: str) -> Answer:
     broken = tuple(f"damaged: {error}" for error in damage)
     if best is None:
         reasons = (*broken, *(refused or [miss_reason(store, request)]))
-        return Answer(Resolution(reasons=reasons, key=request.key), tuple(damage))
+        missed = Resolution(reasons=reasons, key=request.key)
+        return Answer(missed, tuple(damage), tuple(misfits))
     found_it = Resolution(
         config=best.entry.config,
         status=best.status,
@@ -91,7 +99,7 @@ def look_up(store: Store, request: Request, policy: str) -> Answer:
         reasons=(*best.reasons, *refused, *broken),
         key=best.key,
     )
-    return Answer(found_it, tuple(damage))
+    return Answer(found_it, tuple(damage), tuple(misfits))
 
 
 def _in_layer(
@@ -148,6 +156,7 @@ def _candidate(
         fresh=verdict.fresh,
         obstacles=tuple(obstacles),
         reasons=(*reasons, *verdict.soft, *verdict.unchecked),
+        misfit=verdict.hard,
     )
 
 

@@ -22,11 +22,11 @@ from lfbo_aot.registry.devices import parse_target
 from lfbo_aot.registry.dims import check_dtype
 from lfbo_aot.registry.dims import check_text
 from lfbo_aot.registry.dims import normalize_value
+from lfbo_aot.registry.layout import Layout
+from lfbo_aot.registry.layout import describe_layout
+from lfbo_aot.registry.layout import is_tensor
+from lfbo_aot.registry.layout import tensors_in
 from lfbo_aot.runtime.environment import Environment
-from lfbo_aot.runtime.layout import Layout
-from lfbo_aot.runtime.layout import describe_layout
-from lfbo_aot.runtime.layout import is_tensor
-from lfbo_aot.runtime.layout import tensors_in
 
 if TYPE_CHECKING:
     from lfbo_aot.database.store import Store

@@ -57,9 +57,12 @@ def resolve(
     policy = state.policy() if policy is None else one_of("policy", policy, POLICIES)
     store = state.store()
     request = make_request(store, kernel, shape, arch, environment)
-    resolution, damage = look_up(store, request, policy)
+    resolution, damage, misfits = look_up(store, request, policy)
     for error in damage:
         warn_once(request.kernel_id, f"damaged: {error}")
+    if resolution.status != DEFAULT:  # else its reasons say so
+        for text in misfits:
+            warn_once(request.kernel_id, text)
     if resolution.status == DEFAULT:
         _missed(request, resolution)
     elif resolution.fresh is False:

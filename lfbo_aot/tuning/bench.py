@@ -6,12 +6,15 @@ The same for a GPU and for the interpreter; they differ in the clock that is pas
 from __future__ import annotations
 
 import contextlib
+import random
 from dataclasses import dataclass
+from dataclasses import field
 from typing import TYPE_CHECKING
 from typing import Any
 from typing import Protocol
 
 from lfbo_aot.adapters import helion as seam
+from lfbo_aot.errors import LfboAotError
 from lfbo_aot.errors import TuningError
 from lfbo_aot.tuning.check import difference
 from lfbo_aot.tuning.check import tensors_of
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Iterator
     from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from lfbo_aot.registry.dims import Value
     from lfbo_aot.registry.spec import KernelSpec
@@ -42,17 +46,6 @@ class Clock(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What one measurement gave."""
-
-    status: str
-    samples_us: tuple[float, ...] = ()
-    cut: bool = False
-    error: str = ""
-    resources: Mapping[str, int] | None = None
-
-
 class Bench:
     """A kernel's call at one shape, ready to be made with any config's host function."""
 
@@ -60,24 +53,41 @@ class Bench:
         self, spec: KernelSpec, shape: Mapping[str, Value], device: str, clock: Clock
     ) -> None:
         self.spec = spec
-        self.args = tuple(spec.kernel.normalize_args(*spec.make_inputs(shape, device)))
+        try:
+            made = spec.make_inputs(shape, device)
+        except LfboAotError:
+            raise
+        except Exception as e:
+            msg = f"inputs= of kernel {spec.kernel_id!r} failed: {type(e).__name__}: {e}"
+            raise TuningError(msg) from e
+        self.args = tuple(spec.kernel.normalize_args(*made))
         self._clock = clock
         names = list(spec.signature.parameters)
         self._mutated = [names.index(name) for name in spec.mutates]
         self._originals = [self.args[i].clone() for i in self._mutated]
         self._want: list[Any] = []
 
-    def set_reference(self, fallback: Callable[..., Any] | None = None) -> None:
-        """Compute what a call must give: by the spec's reference, else by `fallback`."""
-        function = self.spec.reference or fallback
-        if function is None:
-            msg = f"kernel {self.spec.kernel_id!r}: no reference and no default config that runs"
-            raise TuningError(msg)
+    def set_reference(self, default: Callable[[], Callable[..., Any]]) -> None:
+        """Compute what a call must give: by the spec's reference, else by what `default` makes.
+
+        Raises TuningError where that fails, or where a result holds nothing to compare.
+        """
+        what = "reference=" if self.spec.reference else "no reference=, and the default config"
         args = list(self.args)
         for i in self._mutated:
             args[i] = args[i].clone()
-        result = tensors_of(function(*args))
-        self._want = result + [args[i] for i in self._mutated]
+        try:
+            result = (self.spec.reference or default())(*args)
+        except Exception as e:
+            msg = f"kernel {self.spec.kernel_id!r}: {what} failed: {type(e).__name__}: {e}"
+            raise TuningError(msg) from e
+        self._want = tensors_of(result) + [args[i] for i in self._mutated]
+        if not self._want:
+            msg = (
+                f"kernel {self.spec.kernel_id!r}: the reference gives no tensor, and mutates= names "
+                "none, so no result can be checked"
+            )
+            raise TuningError(msg)
 
     def check(self, function: Callable[..., Any]) -> tuple[str | None, list[Any]]:
         """(what is wrong with the result or None, the kernels that the call launched).
@@ -105,6 +115,38 @@ class Bench:
     def _restore(self) -> None:
         for i, original in zip(self._mutated, self._originals, strict=True):
             self.args[i].copy_(original)
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A finalist: its host function, or the error that keeps it from being timed."""
+
+    function: Callable[..., Any] | None
+    resources: Mapping[str, int] = field(default_factory=dict)
+    error: str = ""
+
+
+def race(bench: Bench, entrants: Sequence[Entrant], rounds: int) -> dict[str, Any]:
+    """Time the entrants in turn, `rounds` times: samples, resources and errors, a list item each.
+
+    Every round has an order of its own, so that none always follows the same one.
+    """
+    samples: list[list[float]] = [[] for _ in entrants]
+    errors = [entrant.error for entrant in entrants]
+    running = [i for i, e in enumerate(entrants) if e.function is not None and not e.error]
+    rng = random.Random(0)  # noqa: S311 - no secret
+    for _ in range(rounds):
+        for i in rng.sample(running, len(running)):
+            try:
+                samples[i] += bench.time(entrants[i].function, 1)  # type: ignore[arg-type]
+            except Exception as e:  # noqa: BLE001 - one that fails leaves the others in the race
+                errors[i] = f"{type(e).__name__}: {e}"[:300]
+                running.remove(i)
+    return {
+        "samples": samples,
+        "resources": [dict(entrant.resources) for entrant in entrants],
+        "errors": errors,
+    }
 
 
 @contextlib.contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import logging
+import math
+from collections import Counter
 from dataclasses import dataclass
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,6 +14,7 @@ from lfbo_aot.search import LFBOOptions
 from lfbo_aot.search import LFBOPatternSearch
 from lfbo_aot.search import PatternSearch
 from lfbo_aot.search import RandomSearch
+from lfbo_aot.search.trial import FAILURES
 from lfbo_aot.tuning import journaling
 from lfbo_aot.tuning.final import Choice
 from lfbo_aot.tuning.final import choose
@@ -38,6 +41,9 @@ ALGORITHMS: dict[str, Callable[..., Any]] = {
     "random": RandomSearch,
 }
 FINALISTS = 10  # the default among them
+_ENOUGH_FAILURES = 10
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,20 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class Manner:
+    """How a bucket is searched."""
+
+    seed: int = 0
+    algorithm: str = "lfbo"
+    rounds: int = 60
+    """Of the final measurement."""
+    n_initial: int | None = None
+    """Points that a search starts from; None: as many as its trials allow."""
+    fresh: bool = False
+    """Whether to ignore what the journal holds."""
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """What the tuning of a bucket came to. `choice` is None where not even the default ran."""
 
@@ -59,6 +79,9 @@ class Found:
     choice: Choice | None
     search: dict[str, Any]
     failures: dict[str, int]
+    """By status, those of earlier sessions too."""
+    candidate_ran: bool
+    """Whether anything but the default did."""
     reason: str = ""
 
 
@@ -70,7 +93,6 @@ class Step:
     best_us: float | None
     default_us: float | None
     failures: Mapping[str, int]
-    in_flight: int
     stage: str = "search"
 
 
@@ -85,54 +107,42 @@ class BucketSearch:
         task: Task,
         device: Device,
         journal: Journal,
-        *,
-        seed: int,
-        algorithm: str,
+        manner: Manner,
         limits: Limits,
+        *,
         seconds: float | None = None,
-        rounds: int,
-        n_initial: int | None = None,
-        fresh: bool = False,
         watch: Callable[[Step], None] = lambda _: None,
     ) -> None:
         self.task = task
         self._device = device
-        self._rounds = rounds
+        self._journal = journal
+        self._manner = manner
         self._watch = watch
-        self._progress = journaling.Progress()
-        own = [r for r in journal.records() if r.get("bucket") == task.bucket.key]
+        records = list(journal.records())
+        own = [r for r in records if r.get("bucket") == task.bucket.key]
+        asked = self._asked(limits.trials)
         # A search that was interrupted goes on from the start that it had.
-        before = {} if fresh else journaling.unfinished(own)
+        before = {} if manner.fresh else journaling.unfinished(own, asked)
         seeds = before.get("seeds", list(task.seeds))
-        n_initial = before.get("n_initial", n_initial)
+        n_initial = before.get("n_initial", manner.n_initial)
+        self._options = LFBOOptions(max_trials=limits.trials, n_initial=n_initial)
         self.opened = device.open(task.spec, task.shape, seeds)
         # From here: how long workers take to start says nothing of the bucket.
         self._limits = limits.within(seconds)
         self._space = self.opened.space
-        self._algorithm = algorithm
-        self._seed = seed
-        self._identity = self._describe(seeds) | {"n_initial": n_initial}
-        options = LFBOOptions(max_trials=limits.trials, n_initial=n_initial)
-        self._optimizer: Optimizer = ALGORITHMS[algorithm](self._space, seed, options)
-        number, records = (0, []) if fresh else journaling.find_session(own, self._identity)
-        if number:
-            self._session = journaling.Session(journal, self._identity, number)
-            if records[0].get("recalled"):
-                self._recall([r for r in own if r["session"] < number])
-            journaling.replay(self._optimizer, self._space, records, self._progress)
-        else:
-            number = journaling.next_number(list(journal.records()))
-            self._session = journaling.Session(journal, self._identity, number)
-            recalled = 0 if fresh else self._recall(own)
-            self._session.opened(recalled)
-        self._started = time.monotonic() - self._progress.seconds
+        self._identity = asked | {
+            "policy": self.opened.policy,
+            "versions": self.opened.versions,
+            "space": self._space.to_json(),
+            "seeds": seeds,
+            "n_initial": n_initial,
+        }
+        if manner.fresh or not self._resume(own):
+            self._begin(own, journaling.next_number(records))
+        self._started = limits.clock() - self._progress.seconds
 
-    def run(self) -> Found:
-        """Search until the optimizer or a limit ends it, then choose among the best."""
-        ended = self._search()
-        return self._finish(ended)
-
-    def _describe(self, seeds: Sequence[Config]) -> journaling.Record:
+    def _asked(self, trials: int | None) -> journaling.Record:
+        """What is to be searched and how, as far as that is known before the device is asked."""
         spec = self.task.spec
         return {
             "kernel": spec.kernel_id,
@@ -141,14 +151,39 @@ class BucketSearch:
             "shape": dict(self.task.shape),
             "source": spec.source,
             "settings": dict(spec.settings),
-            "policy": self.opened.policy,
-            "versions": self.opened.versions,
-            "space": self._space.to_json(),
-            "algorithm": self._algorithm,
-            "seed": self._seed,
-            "trials": self._limits.trials,
-            "seeds": list(seeds),
+            "algorithm": self._manner.algorithm,
+            "seed": self._manner.seed,
+            "trials": trials,
         }
+
+    def _start_over(self) -> None:
+        make = ALGORITHMS[self._manner.algorithm]
+        self._optimizer: Optimizer = make(self._space, self._manner.seed, self._options)
+        self._progress = journaling.Progress()
+
+    def _resume(self, own: Sequence[journaling.Record]) -> bool:
+        """Go on with the bucket's last session, if that is this one; whether it was."""
+        records = journaling.session_records(own, self._identity)
+        if not records:
+            return False
+        self._start_over()
+        number = records[0]["session"]
+        if records[0].get("recalled"):
+            self._recall([r for r in own if r["session"] < number])
+        if not journaling.replay(self._optimizer, self._space, records, self._progress):
+            logger.warning(
+                "%s: the search doesn't repeat what the journal holds; a new one starts from there",
+                self.task.bucket.key,
+            )
+            return False
+        self._session = journaling.Session(self._journal, self._identity, number)
+        return True
+
+    def _begin(self, own: Sequence[journaling.Record], number: int) -> None:
+        self._start_over()
+        recalled = 0 if self._manner.fresh else self._recall(own)
+        self._session = journaling.Session(self._journal, self._identity, number)
+        self._session.opened(recalled)
 
     def _recall(self, records: Sequence[journaling.Record]) -> int:
         """Tell the optimizer what earlier sessions measured; how many trials that was."""
@@ -157,8 +192,16 @@ class BucketSearch:
             trial = journaling.to_trial(self._space, record)
             self._optimizer.tell(trial)
             journaling.note(self._progress, trial.point, {**record, "seconds": 0.0})
-        self._progress.trials = 0  # they were paid for before
+        # They were paid for before.
+        self._progress.trials = 0
+        self._progress.recalled_failures = self._progress.failures
+        self._progress.failures = {}
         return len(known)
+
+    def run(self) -> Found:
+        """Search until the optimizer or a limit ends it, then choose among the best."""
+        ended = self._search()
+        return self._finish(ended)
 
     def _search(self) -> str:
         progress = self._progress
@@ -174,30 +217,33 @@ class BucketSearch:
                 self._take(outcome)
 
     def _propose(self) -> bool:
-        """Ask for as many points as the device has room for; whether there were any."""
+        """Ask for as many points as the device has room for; whether more may come of asking."""
         free = self._device.free()
         if free <= 0:
             return True
-        points = self._optimizer.ask(free)
-        if not points:
+        if self._progress.dry:
             return False
+        points = self._optimizer.ask(free)
+        self._progress.dry = len(points) < free
         first = self._progress.tickets + 1
         tickets = dict(enumerate(points, first))
         self._progress.tickets += len(points)
+        # Also where nothing came: asking may have drawn on its random state.
         self._session.asked(free, tickets)
         for ticket, point in tickets.items():
             self._progress.outstanding[ticket] = point
             self._device.submit(ticket, point, self._best_us)
-        return True
+        return not self._progress.dry
 
     def _take(self, outcome: Outcome) -> None:
         point = self._progress.outstanding.pop(outcome.ticket, None)
         if point is None:
             return  # a straggler of a bucket before
-        outcome = self._as_duplicate(outcome)
+        outcome = self._as_duplicate(_sound(outcome))
         record = journaling.trial_record(outcome.ticket, point, outcome, self.seconds)
+        trial = journaling.to_trial(self._space, record)
         self._session.told(record)
-        self._optimizer.tell(journaling.to_trial(self._space, record))
+        self._optimizer.tell(trial)
         journaling.note(self._progress, point, record)
         self._report("search")
 
@@ -218,7 +264,7 @@ class BucketSearch:
     @property
     def seconds(self) -> float:
         """Search time so far, earlier processes' included."""
-        return time.monotonic() - self._started
+        return self._limits.clock() - self._started
 
     @property
     def _best_us(self) -> float | None:
@@ -237,38 +283,55 @@ class BucketSearch:
                 self._best_us,
                 default["latency_us"] if default else None,
                 dict(self._progress.failures),
-                len(self._progress.outstanding),
                 stage,
             )
         )
 
     def _finish(self, ended: str) -> Found:
-        if ended == "time" and not self._others_timed:
+        if ended == "time" and not self._tells_something:
             # Nothing was compared with the default: an entry would claim that something was.
             return self._found(None, ended, "the time was up before any candidate was measured")
         self._report("final")
         best = [self._progress.configs[t.point]["config"] for t in self._optimizer.top(FINALISTS)]
         finalists = [c for c in best if c != self.opened.default][: FINALISTS - 1]
-        readings = self._device.final([self.opened.default, *finalists], self._rounds)
+        readings = self._device.final([self.opened.default, *finalists], self._manner.rounds)
         choice = choose(readings, self.opened.default)
-        reason = "" if choice is not None else "; ".join(r.error for r in readings if r.error)[:400]
+        errors = dict.fromkeys(r.error for r in readings if r.error)
+        reason = "" if choice is not None else "; ".join(errors)[:400]
         return self._found(choice, ended, reason)
 
     def _found(self, choice: Choice | None, ended: str, reason: str) -> Found:
+        progress = self._progress
         search = {
-            "algorithm": self._algorithm,
-            "trials": self._progress.trials,
+            "algorithm": self._manner.algorithm,
+            "trials": progress.trials,
             "seconds": round(self.seconds, 1),
-            "seed": self._seed,
+            "seed": self._manner.seed,
             "ended": ended,
         }
-        return Found(self.opened, choice, search, dict(self._progress.failures), reason)
+        failures = Counter(progress.recalled_failures) + Counter(progress.failures)
+        return Found(self.opened, choice, search, dict(failures), self._candidate_ran, reason)
 
     @property
-    def _others_timed(self) -> bool:
-        """Whether anything but the default has run."""
+    def _candidate_ran(self) -> bool:
         return any(point != self._space.default for point in self._progress.configs)
+
+    @property
+    def _tells_something(self) -> bool:
+        """Whether a candidate ran, or so many failed that more of them would tell nothing new."""
+        return self._candidate_ran or len(self._progress.told) > _ENOUGH_FAILURES
 
     def record_final(self, entry: dict[str, Any] | None, reason: str) -> None:
         """Close the session: the entry is what it came to."""
         self._session.finished(entry, reason)
+
+
+def _sound(outcome: Outcome) -> Outcome:
+    """The outcome, or a `crash` where its latency is none."""
+    latency_us = outcome.latency_us
+    if outcome.status in FAILURES:
+        return replace(outcome, latency_us=None, cut=False)
+    if latency_us is not None and math.isfinite(latency_us) and latency_us > 0:
+        return outcome
+    error = f"it ran, and its latency was read as {latency_us} us"
+    return replace(outcome, status="crash", latency_us=None, cut=False, error=error)

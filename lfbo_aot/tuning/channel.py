@@ -29,23 +29,26 @@ class Channel:
 
     def send(self, message: Message) -> None:
         """Raises OSError where the other end is gone."""
-        text = json.dumps(message, separators=(",", ":"), allow_nan=True)
+        text = json.dumps(message, separators=(",", ":"))
         self._socket.sendall(text.encode() + b"\n")
 
     def receive(self) -> Message | None:
-        """The next message, waiting for it; None once the other end is gone."""
+        """The next message, waiting for it; None once the other end is gone, or talks nonsense."""
         while (end := self._buffer.find(b"\n")) < 0:
             try:
                 data = self._socket.recv(1 << 20)
-            except (ConnectionError, InterruptedError):
+            except ConnectionError:
                 data = b""
             if not data:
                 return None
             self._buffer += data
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
-        message: Message = json.loads(line)
-        return message
+        try:
+            message = json.loads(line)
+        except ValueError:
+            return None
+        return message if isinstance(message, dict) else None
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

@@ -6,8 +6,6 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lfbo_aot.tuning.bench import Reading
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Sequence
@@ -28,17 +26,25 @@ class Fidelity:
     longest_us: float = 400_000.0
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one measurement gave; `cut` where it was stopped early."""
+
+    samples_us: tuple[float, ...]
+    cut: bool = False
+
+
 def read(time: Callable[[int], list[float]], best_us: float | None, fidelity: Fidelity) -> Reading:
     """Time a candidate at the fidelity that its first launches earn it."""
     warmup = time(fidelity.warmup) if fidelity.warmup else [0.0]
     if best_us is not None and warmup[-1] > 8 * fidelity.slack * best_us:
-        return Reading("ok", tuple(warmup[-1:]), cut=True)
+        return Reading(tuple(warmup[-1:]), cut=True)
     samples = time(fidelity.quick)
     if best_us is not None and median(samples) > fidelity.slack * best_us:
-        return Reading("ok", tuple(samples), cut=True)
+        return Reading(tuple(samples), cut=True)
     left = int(fidelity.longest_us / max(median(samples), 1e-3))
     more = max(0, min(fidelity.full - fidelity.quick, left))
-    return Reading("ok", tuple(samples + (time(more) if more else [])))
+    return Reading(tuple(samples + (time(more) if more else [])))
 
 
 def median(samples: Sequence[float]) -> float:

@@ -43,11 +43,11 @@ def choose(readings: Sequence[FinalReading], default: Config, alternates: int = 
 
     The default wins unless another one is faster by more than the noise of their paired ratios.
     """
-    timed = [r for r in readings if r.samples_us]
+    timed = [r for r in readings if _usable(r)]
     if not timed:
         return None
     ours = next((r for r in timed if r.config == default), None)
-    broken = next((r for r in readings if r.config == default and not r.samples_us), None)
+    broken = next((r for r in readings if r.config == default and not _usable(r)), None)
     base = ours or min(timed, key=lambda r: statistics.median(r.samples_us))
     ranked = sorted(timed, key=lambda r: _ratio(r, base)[0])
     winner = ranked[0]
@@ -57,7 +57,11 @@ def choose(readings: Sequence[FinalReading], default: Config, alternates: int = 
             winner = ours
     others = [r for r in ranked if r is not winner]
     tie = any(_within_noise(r, winner) for r in others)
-    note = f"the default config doesn't run: {broken.error}" if broken is not None else ""
+    note = (
+        f"the default config doesn't run: {broken.error or 'no reading'}"
+        if broken is not None
+        else ""
+    )
     return Choice(
         config=winner.config,
         latency_us=round(statistics.median(winner.samples_us), 4),
@@ -69,6 +73,10 @@ def choose(readings: Sequence[FinalReading], default: Config, alternates: int = 
         resources=dict(winner.resources),
         note=note,
     )
+
+
+def _usable(reading: FinalReading) -> bool:
+    return bool(reading.samples_us) and all(0 < s < math.inf for s in reading.samples_us)
 
 
 def _ratio(reading: FinalReading, base: FinalReading) -> tuple[float, float]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from dataclasses import dataclass
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from lfbo_aot.search import Point
     from lfbo_aot.search import Space
     from lfbo_aot.tuning.devices.device import Outcome
-
-logger = logging.getLogger(__name__)
 
 Record = dict[str, Any]
 
@@ -48,15 +45,21 @@ class Progress:
 
     tickets: int = 0
     trials: int = 0
+    dry: bool = False
+    """Whether the optimizer had less to say than it was asked for: only a result changes that."""
     outstanding: dict[int, Point] = field(default_factory=dict)
     """Asked and not answered, by ticket."""
     configs: dict[Point, Record] = field(default_factory=dict)
     """The trial record of each timed point: its config and what it uses."""
     by_config: dict[str, Record] = field(default_factory=dict)
-    """The first trial record of each canonical config."""
+    """A trial record of each canonical config: the first that ran, else the first."""
+    told: set[Point] = field(default_factory=set)
+    """Every point that something is known of."""
     failures: dict[str, int] = field(default_factory=dict)
+    recalled_failures: dict[str, int] = field(default_factory=dict)
+    """Those that earlier sessions met."""
     seconds: float = 0.0
-    """Search time of the sessions before this process."""
+    """Search time of this session before this process."""
 
 
 class Session:
@@ -105,13 +108,14 @@ def trial_record(ticket: int, point: Point, outcome: Outcome, seconds: float) ->
         "error": outcome.error[:300],
         "seconds": round(seconds, 3),
     }
-    return {k: v for k, v in record.items() if v not in (None, "", {}, 0, False) or k == "ticket"}
+    kept = ("ticket", "config", "seconds")
+    return {k: v for k, v in record.items() if v or (k in kept and v is not None)}
 
 
 def to_trial(space: Space, record: Mapping[str, Any]) -> Trial:
     """What the optimizer is told of a trial record; ValueError where its point isn't the space's."""
     return Trial(
-        space.check(record["point"]),
+        space.canonical(record["point"]),
         record["status"],
         record.get("latency_us"),
         cut=bool(record.get("cut", False)),
@@ -122,37 +126,43 @@ def to_trial(space: Space, record: Mapping[str, Any]) -> Trial:
 def note(progress: Progress, point: Point, record: Record) -> None:
     """Take a trial record into account."""
     progress.trials += 1
-    if record["status"] == "ok":
+    progress.dry = False
+    progress.told.add(point)
+    status = record["status"]
+    if status == "ok":
         progress.configs[point] = record
-    elif record["status"] != "duplicate":
-        progress.failures[record["status"]] = progress.failures.get(record["status"], 0) + 1
+    elif status != "duplicate":
+        progress.failures[status] = progress.failures.get(status, 0) + 1
     config = record.get("config")
     if config is not None:
-        progress.by_config.setdefault(config_key(config), record)
+        key = config_key(config)
+        known = progress.by_config.get(key)
+        if known is None or (status == "ok" and known["status"] != "ok"):
+            progress.by_config[key] = record
     progress.seconds = max(progress.seconds, record.get("seconds", 0.0))
 
 
-def find_session(records: Sequence[Record], identity: Record) -> tuple[int, list[Record]]:
-    """(number, records) of the unfinished session of this identity; (0, []) where there is none."""
-    wanted = normalized(identity)
-    for opened in reversed(records):
-        if opened["kind"] == "open" and {k: opened.get(k) for k in wanted} == wanted:
-            number: int = opened["session"]
-            own = [r for r in records if r["session"] == number]
-            if any(r["kind"] == "final" for r in own):
-                return 0, []
-            return number, own
-    return 0, []
+def unfinished(records: Sequence[Record], asked: Record) -> Record:
+    """The `open` record of a bucket's last session if that has no end yet, else an empty one.
 
-
-def unfinished(records: Sequence[Record]) -> Record:
-    """The `open` record of a bucket's last session, if that has no end yet; else an empty one."""
-    opened = [r for r in records if r["kind"] == "open"]
-    if not opened:
+    Also empty where it differs in one of the fields of `asked`.
+    """
+    last = next((r for r in reversed(records) if r["kind"] == "open"), None)
+    if last is None:
         return {}
-    last = opened[-1]
     ended = any(r["kind"] == "final" and r["session"] == last["session"] for r in records)
-    return {} if ended else last
+    wanted = normalized(asked)
+    return {} if ended or {k: last.get(k) for k in wanted} != wanted else last
+
+
+def session_records(records: Sequence[Record], identity: Record) -> list[Record]:
+    """The records of a bucket's last session if it has this identity and no end; else none.
+
+    Only the last one may go on: one before it knows nothing of what came after, and would try that
+    again.
+    """
+    last = unfinished(records, identity)
+    return [r for r in records if r["session"] == last["session"]] if last else []
 
 
 def next_number(records: Sequence[Record]) -> int:
@@ -170,26 +180,23 @@ def replay(
 ) -> bool:
     """Bring a fresh optimizer to where the session's records end.
 
-    False where it proposed something else than it did then, which takes another version of the
-    search: the trials still count, and the rest of the session is a new search that knows them.
+    False where it proposes something else than it did then, which takes another version of the
+    search; neither it nor `progress` is of use then.
     """
-    exact = True
     for record in records:
         if record["kind"] == "ask":
             points = {t: space.check(p) for t, p in record["points"]}
-            if exact and optimizer.ask(record["n"]) != list(points.values()):
-                exact = False
-                logger.warning("the search doesn't repeat what the journal holds; it starts anew")
+            if optimizer.ask(record["n"]) != list(points.values()):
+                return False
             progress.outstanding |= points
             progress.tickets = max([progress.tickets, *points])
+            progress.dry = len(points) < record["n"]
         elif record["kind"] == "trial":
-            point = space.check(record["point"])
+            trial = to_trial(space, record)
             progress.outstanding.pop(record["ticket"], None)
-            optimizer.tell(to_trial(space, record))
-            note(progress, point, record)
-    if not exact:
-        progress.outstanding.clear()
-    return exact
+            optimizer.tell(trial)
+            note(progress, trial.point, record)
+    return True
 
 
 def recall(records: Sequence[Record], identity: Record, space: Space) -> list[Record]:
@@ -205,7 +212,7 @@ def recall(records: Sequence[Record], identity: Record, space: Space) -> list[Re
         if record["kind"] != "trial" or record["session"] not in comparable:
             continue
         try:
-            point = space.canonical(space.check(record["point"]))
+            point = space.canonical(record["point"])
         except ValueError:
             continue  # of a space that had other tunables
         found.setdefault(point, record)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lfbo_aot.database.frozen import thaw
 from lfbo_aot.errors import DatabaseError
 from lfbo_aot.errors import UnknownNameError
 from lfbo_aot.registry.buckets import part_contains
@@ -67,7 +69,7 @@ def make_plan(
 
 
 def _buckets(spec: KernelSpec, device: DeviceId) -> Sequence[Bucket]:
-    return spec.small_buckets if device == INTERPRETER else spec.buckets
+    return tuple(dict.fromkeys(spec.small_buckets if device == INTERPRETER else spec.buckets))
 
 
 def _admits(bucket: Bucket, name: str, values: Sequence[Value]) -> bool:
@@ -94,7 +96,7 @@ def _why(held: Entry | None, spec: KernelSpec, *, again: bool) -> str:
         return f"{held.status}, not measured"
     if held.source != spec.source:
         return "source changed"
-    if dict(held.settings) != dict(spec.settings):
+    if thaw(held.settings) != json.loads(json.dumps(dict(spec.settings))):
         return "settings changed"
     return "asked for again" if again else ""
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import signal
 import socket
 import subprocess
 import sys
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lfbo_aot.tuning.channel import Channel
@@ -18,10 +17,12 @@ from lfbo_aot.tuning.watchdog import kill_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from lfbo_aot.tuning.watchdog import Watchdog
 
 _names = itertools.count(1)
+_GRACE_S = 5.0  # for a process whose channel is closed to end by itself
 
 
 class WorkerProcess:
@@ -34,16 +35,21 @@ class WorkerProcess:
         self, module: str, *, environment: Mapping[str, str], log_folder: Path, watchdog: Watchdog
     ) -> None:
         self.module = module
-        self.name = f"{module.rpartition('.')[2]}-{next(_names)}"
-        self.log = log_folder / f"{self.name}.log"
-        self.busy_since: float | None = None
-        self.request: Message | None = None
+        self.log = log_folder / f"{module.rpartition('.')[2]}-{next(_names)}.log"
+        self.idle = True
+        """Whether it has answered all that it was asked."""
         self._watchdog = watchdog
         ours, theirs = socket.socketpair()
+        self.channel = Channel(ours)
         with self.log.open("ab") as log, theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, str(theirs.fileno())],
-                env={**os.environ, **environment, "PYTHONPATH": _import_path()},
+                [sys.executable, "-m", module, str(theirs.fileno()), str(os.getpid())],
+                env={
+                    **os.environ,
+                    **environment,
+                    "PYTHONPATH": _import_path(),
+                    "PYTHONSAFEPATH": "1",  # a file here named like a module isn't one of ours
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -51,20 +57,14 @@ class WorkerProcess:
                 start_new_session=True,
             )
         watchdog.add(self._process.pid)
-        self.channel = Channel(ours)
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    @property
-    def idle(self) -> bool:
-        return self.request is None
-
     def send(self, request: Message) -> None:
         """Ask; the answer comes through `receive` once `channel` is readable."""
-        self.request = request
-        self.busy_since = time.monotonic()
+        self.idle = False
         # Where it is gone, the channel reads as closed, and whoever waits sees that.
         with contextlib.suppress(OSError):
             self.channel.send(request)
@@ -72,14 +72,8 @@ class WorkerProcess:
     def receive(self) -> Message | None:
         """The answer to the request in hand; None where the worker died."""
         reply = self.channel.receive()
-        self.request = None
-        self.busy_since = None
+        self.idle = True
         return reply
-
-    def ask(self, request: Message) -> Message | None:
-        """Send and wait for the answer."""
-        self.send(request)
-        return self.receive()
 
     def kill(self) -> None:
         """End the process and all that it started."""
@@ -88,12 +82,27 @@ class WorkerProcess:
         self._watchdog.remove(self._process.pid)
         self.channel.close()
 
-    def last_words(self, limit: int = 400) -> str:
-        """The end of what it wrote to its log, for an error message."""
+    def obituary(self) -> str:
+        """How it ended and the last of what it said, on one line: for a worker that has died."""
         try:
-            return self.log.read_bytes()[-limit:].decode(errors="replace").strip()
+            code = self._process.wait(timeout=_GRACE_S)
+        except subprocess.TimeoutExpired:
+            how = "it closed its channel"
+        else:
+            how = f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+        words = self.last_words()
+        return f"{how}: {words}" if words else how
+
+    def last_words(self, limit: int = 300) -> str:
+        """The last line that it wrote to its log."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(max(0, self.log.stat().st_size - 10_000))
+                lines = log.read().decode(errors="replace").splitlines()
         except OSError:
             return ""
+        told = [" ".join(line.split()) for line in lines if line.strip()]
+        return told[-1][-limit:] if told else ""
 
 
 def _import_path() -> str:

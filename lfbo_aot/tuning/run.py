@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import logging
+import contextlib
 import re
-import time
 from dataclasses import dataclass
 from dataclasses import field
 from typing import TYPE_CHECKING
 from typing import Protocol
 
-from lfbo_aot.database.database import Database
 from lfbo_aot.database.declaration import Declaration
-from lfbo_aot.database.entry import Entry
 from lfbo_aot.database.journal import Journal
 from lfbo_aot.database.merge import merge
 from lfbo_aot.errors import JournalBusyError
 from lfbo_aot.errors import TuningError
 from lfbo_aot.tuning.bucket import BucketSearch
+from lfbo_aot.tuning.bucket import Manner
 from lfbo_aot.tuning.bucket import Step
 from lfbo_aot.tuning.bucket import Task
+from lfbo_aot.tuning.entries import check_shards
+from lfbo_aot.tuning.entries import make_entry
+from lfbo_aot.tuning.entries import seeds
 from lfbo_aot.tuning.limits import Limits
-from lfbo_aot.tuning.plan import neighbours
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from collections.abc import Sequence
     from pathlib import Path
 
-    from lfbo_aot.registry.buckets import Bucket
+    from lfbo_aot.database.entry import Entry
     from lfbo_aot.registry.devices import DeviceId
-    from lfbo_aot.tuning.bucket import Found
     from lfbo_aot.tuning.devices.device import Device
     from lfbo_aot.tuning.plan import Item
-
-logger = logging.getLogger(__name__)
 
 FINAL_SHARE = 0.08  # of a bucket's time, kept for the final measurement
 
@@ -114,33 +111,124 @@ def tune(
     """Tune what the plan doesn't hold yet, and merge each entry into the database at `into`.
 
     A run that is ended in any way loses the trials in flight: every other one is in a journal below
-    `state`, and the next run goes on from there. Raises JournalBusyError where another run tunes
-    the same kernel for the same device; a bucket that can't be tuned is a result, not an error.
+    `state`, and the next run goes on from there. A bucket that can't be tuned is a result, not an
+    error. Raises, before anything is tuned, JournalBusyError where another run tunes one of the
+    kernels for the same device, and DatabaseError where a file is damaged that entries would be
+    merged into; TuningError where `into` or `state` can't be written.
     """
-    options = options or Options()
-    watcher = watcher or Silence()
-    summary = Summary(device.id)
-    started = time.monotonic()
-    limits = Limits(
-        ends=None if options.budget_s is None else started + options.budget_s,
-        trials=options.trials,
-    )
     todo = [item for item in plan if item.why]
-    for item in plan:
-        if not item.why:
-            summary.results.append(Result(item, "held", item.held))
-    _declare(into, todo)
-    for number, item in enumerate(todo, 1):
-        if limits.over():
-            summary.results.append(Result(item, "unfinished", reason="the budget is spent"))
-            continue
-        watcher.begins(item, number, len(todo))
-        share = _share(limits, options, len(todo) - number + 1)
-        result = _one(item, device, into, state, options, limits, share, watcher)
-        summary.results.append(result)
-        watcher.ends(result)
-    summary.seconds = time.monotonic() - started
-    return summary
+    run = _Run(device, into, state, options or Options(), watcher or Silence())
+    run.summary.results += [Result(item, "held", item.held) for item in plan if not item.why]
+    started = device.clock()
+    try:
+        with contextlib.ExitStack() as locks:
+            for kernel_id in sorted({item.spec.kernel_id for item in todo}):
+                locks.enter_context(_locked(journal_path(state, device.id, kernel_id)))
+            check_shards(into, device.id, todo)
+            _declare(into, todo)
+            run.all(todo)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        msg = (
+            f"can't go on: {where}{error.strerror or error}. "
+            "Finished trials are kept; run again to go on from them"
+        )
+        raise TuningError(msg) from error
+    run.summary.seconds = device.clock() - started
+    return run.summary
+
+
+@contextlib.contextmanager
+def _locked(journal: Path) -> Iterator[None]:
+    """Hold the journal for this run alone."""
+    from filelock import FileLock
+    from filelock import Timeout
+
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(f"{journal}.lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        msg = (
+            f"another run is tuning {journal.stem} for this device (its lock: {journal}.lock); "
+            "wait for it, or set LFBO_AOT_STATE to another folder"
+        )
+        raise JournalBusyError(msg) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+class _Run:
+    """A run under way: what all its buckets share."""
+
+    def __init__(
+        self, device: Device, into: Path, state: Path, options: Options, watcher: Watcher
+    ) -> None:
+        self._device = device
+        self._into = into
+        self._state = state
+        self._options = options
+        self._watcher = watcher
+        self._limits = Limits(trials=options.trials, clock=device.clock).within(options.budget_s)
+        self.summary = Summary(device.id)
+
+    def all(self, todo: Sequence[Item]) -> None:
+        """One bucket after another; the results are in the summary."""
+        for number, item in enumerate(todo, 1):
+            if self._limits.over():
+                result = Result(item, "unfinished", reason="the budget is spent")
+                self.summary.results.append(result)
+                continue
+            self._watcher.begins(item, number, len(todo))
+            share_s = _share(self._limits, self._options, len(todo) - number + 1)
+            result = self._one(item, share_s)
+            self.summary.results.append(result)
+            self._watcher.ends(result)
+
+    def _one(self, item: Item, share_s: float | None) -> Result:
+        started = self._device.clock()
+        path = journal_path(self._state, self._device.id, item.spec.kernel_id)
+        try:
+            with Journal(path) as journal:
+                status, entry, reason = self._search(item, journal, share_s)
+        except TuningError as e:
+            status, entry, reason = "failed", None, str(e)
+        return Result(item, status, entry, reason, self._device.clock() - started)
+
+    def _search(
+        self, item: Item, journal: Journal, share_s: float | None
+    ) -> tuple[str, Entry | None, str]:
+        """(status, entry, reason) of a bucket; its entry is in the database."""
+        options = self._options
+        search = BucketSearch(
+            Task(item.spec, item.bucket, item.shape, seeds(self._into, item, self._device.id)),
+            self._device,
+            journal,
+            Manner(
+                seed=options.seed,
+                algorithm=options.algorithm,
+                rounds=options.rounds,
+                n_initial=_start_points(options, share_s),
+                fresh=options.fresh,
+            ),
+            self._limits,
+            seconds=share_s,
+            watch=self._watcher.steps,
+        )
+        found = search.run()
+        entry = make_entry(item, found)
+        if entry is None:
+            if found.search["ended"] == "time":
+                return "unfinished", None, found.reason
+            search.record_final(None, found.reason)
+            return "failed", None, found.reason
+        key = (self._device.id, item.bucket)
+        merge(self._into, {item.spec.kernel_id: {key: entry}}, [Declaration.of(item.spec)])
+        # Last: a session that has an end is never gone on with.
+        search.record_final(entry.to_json(), "")
+        return "tuned", entry, ""
 
 
 def _share(limits: Limits, options: Options, buckets_left: int) -> float | None:
@@ -166,113 +254,6 @@ def _declare(into: Path, items: Sequence[Item]) -> None:
     specs = {item.spec.kernel_id: item.spec for item in items}
     if specs:
         merge(into, {}, [Declaration.of(specs[kernel_id]) for kernel_id in sorted(specs)])
-
-
-def _one(
-    item: Item,
-    device: Device,
-    into: Path,
-    state: Path,
-    options: Options,
-    limits: Limits,
-    share_s: float | None,
-    watcher: Watcher,
-) -> Result:
-    from filelock import FileLock
-    from filelock import Timeout
-
-    started = time.monotonic()
-    path = journal_path(state, device.id, item.spec.kernel_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(f"{path}.lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        msg = (
-            f"another run is tuning {item.spec.kernel_id} for {device.id} (its lock: {path}.lock); "
-            "wait for it, or set LFBO_AOT_STATE to another folder"
-        )
-        raise JournalBusyError(msg) from None
-    try:
-        with Journal(path) as journal:
-            task = Task(item.spec, item.bucket, item.shape, _seeds(into, item, device.id))
-            search = BucketSearch(
-                task,
-                device,
-                journal,
-                seed=options.seed,
-                algorithm=options.algorithm,
-                limits=limits,
-                seconds=share_s,
-                rounds=options.rounds,
-                n_initial=_start_points(options, share_s),
-                fresh=options.fresh,
-                watch=watcher.steps,
-            )
-            found = search.run()
-            entry = make_entry(item, found)
-            if entry is not None:
-                key = (device.id, item.bucket)
-                merge(into, {item.spec.kernel_id: {key: entry}}, [Declaration.of(item.spec)])
-            if entry is not None or found.search["ended"] != "time":
-                search.record_final(entry.to_json() if entry is not None else None, found.reason)
-    except TuningError as e:
-        return Result(item, "failed", reason=str(e), seconds=time.monotonic() - started)
-    finally:
-        lock.release()
-    seconds = time.monotonic() - started
-    if entry is None:
-        status = "unfinished" if found.search["ended"] == "time" else "failed"
-        return Result(item, status, reason=found.reason, seconds=seconds)
-    return Result(item, "tuned", entry, seconds=seconds)
-
-
-def make_entry(item: Item, found: Found) -> Entry | None:
-    """The database's entry of what was found; None where nothing ran."""
-    choice = found.choice
-    if choice is None:
-        return None
-    return Entry(
-        config=choice.config,
-        alternates=choice.alternates,
-        default=choice.is_default,
-        latency_us=choice.latency_us,
-        default_us=choice.default_us,
-        spread=choice.spread,
-        near_tie=choice.near_tie,
-        resources=choice.resources,
-        source=item.spec.source,
-        space=found.opened.space.digest,
-        settings=item.spec.settings,
-        layout=found.opened.layout,
-        versions=found.opened.versions,
-        policy=found.opened.policy,
-        search=found.search,
-        measured=dt.datetime.now(tz=dt.timezone.utc).date().isoformat(),
-        note=choice.note or _note(found),
-    )
-
-
-def _note(found: Found) -> str | None:
-    """Why nothing but the default is there, where no candidate ran."""
-    ok = found.search["trials"] - sum(found.failures.values())
-    if ok > 0 or not found.failures:
-        return None
-    counts = ", ".join(f"{n} {status}" for status, n in sorted(found.failures.items()))
-    return f"no candidate ran: {counts}"
-
-
-def _seeds(into: Path, item: Item, device: DeviceId) -> tuple[dict[str, object], ...]:
-    """Winners of the nearest buckets that the database holds for this kernel and device."""
-    database = Database(into)
-    shard = database.shard(item.spec.kernel_id, device.arch)
-    if shard is None:
-        return ()
-    known: list[tuple[Bucket, Entry]] = []
-    for bucket, key in shard.boxes(device.name):
-        known.append((bucket, shard.entry(key)))
-    configs = [dict(entry.to_json()["config"]) for entry in neighbours(item.bucket, known)]
-    return tuple(configs)
 
 
 def journal_path(state: Path, device: DeviceId, kernel_id: str) -> Path:

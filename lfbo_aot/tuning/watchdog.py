@@ -1,30 +1,50 @@
 """A process that ends a run's workers when the run's main process is gone, however it went.
 
-It reads the process groups to watch over from its standard input and kills them at end of file. The
-kernel closes that pipe even after SIGKILL, so no worker, and no compiler that a worker started,
-outlives the run. It runs as a script and needs nothing but the standard library.
+It reads the process groups to watch over from its standard input, kills them at end of file, and
+deletes the run's folder. The kernel closes that pipe even after SIGKILL, so no worker, and no
+compiler that a worker started, outlives the run. It runs as a script and needs nothing but the
+standard library.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Watchdog:
-    """The orchestrator's side: starts the process and tells it whom to watch over."""
+    """The orchestrator's side: starts the process and tells it whom to watch over.
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-S", "-E", __file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C in the terminal must not end it first
-        )
+    `folder` goes away with the run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        read, self._pipe = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-S", "-E", __file__, str(folder)],
+                stdin=read,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C in the terminal must not end it first
+            )
+        except BaseException:
+            os.close(self._pipe)
+            raise
+        finally:
+            os.close(read)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def add(self, group: int) -> None:
         self._tell(f"+{group}\n")
@@ -34,16 +54,14 @@ class Watchdog:
 
     def close(self) -> None:
         """End the watch; groups that were not removed are killed."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
         self._process.wait()
 
     def _tell(self, line: str) -> None:
-        assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # a watchdog that was killed leaves the run as it was
-            self._process.stdin.write(line.encode())
-            self._process.stdin.flush()
+            os.write(self._pipe, line.encode())
 
 
 def kill_group(group: int) -> None:
@@ -52,7 +70,8 @@ def kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def watch() -> None:
+def watch(folder: str) -> None:
+    """Read `+GROUP` and `-GROUP` lines to the end, then clear up."""
     groups: set[int] = set()
     for line in sys.stdin:
         group = int(line[1:])
@@ -62,7 +81,8 @@ def watch() -> None:
             groups.discard(group)
     for group in groups:
         kill_group(group)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    watch()
+    watch(sys.argv[1])

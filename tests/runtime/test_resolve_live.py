@@ -12,10 +12,10 @@ import lfbo_aot
 from lfbo_aot.errors import ShapeError
 from lfbo_aot.registry import catalog
 from lfbo_aot.registry.devices import INTERPRETER
+from lfbo_aot.registry.layout import describe_layout
 from lfbo_aot.registry.spec import make_spec
 from lfbo_aot.runtime import hardware
 from lfbo_aot.runtime.environment import Environment
-from lfbo_aot.runtime.layout import describe_layout
 from lfbo_aot.runtime.resolve import get_config
 from lfbo_aot.runtime.resolve import resolve
 

@@ -90,6 +90,10 @@ class Device(Protocol):
         """Measure these configs in turn, `rounds` times, with the bucket's arguments."""
         ...
 
+    def clock(self) -> float:
+        """Seconds on the clock that budgets are counted by."""
+        ...
+
     def close(self) -> None:
         """End every process that it started."""
         ...

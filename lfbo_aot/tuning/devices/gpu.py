@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import selectors
@@ -9,12 +10,12 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from lfbo_aot.errors import TuningError
 from lfbo_aot.tuning.devices.device import Config
 from lfbo_aot.tuning.devices.device import FinalReading
 from lfbo_aot.tuning.devices.device import Opened
 from lfbo_aot.tuning.devices.device import Outcome
 from lfbo_aot.tuning.devices.interpreter import final_readings
+from lfbo_aot.tuning.devices.interpreter import last_answer
 from lfbo_aot.tuning.devices.interpreter import opened
 from lfbo_aot.tuning.devices.interpreter import outcome
 from lfbo_aot.tuning.devices.pool import Done
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _COMPILE = "lfbo_aot.tuning.workers.compile"
 _GPU = "lfbo_aot.tuning.workers.gpu"
+_CODEGEN_S = 30.0
 _READY_FOR_GPU = 4  # binaries that wait for the GPU before less is proposed
 
 
@@ -55,31 +57,41 @@ class GpuDevice:
         workers: int | None = None,
         compile_s: float = 5.0,
         trial_s: float = 20.0,
+        _modules: tuple[str, str] = (_COMPILE, _GPU),
     ) -> None:
         self.id = device_id
         self._name = f"cuda:{index}"
         self._compile_s = compile_s
         self._trial_s = trial_s
         size = workers or max(1, min(32, (os.cpu_count() or 2) - 1))
-        self._workspace = Workspace()
-        self._gpu = WorkerPool(lambda: self._workspace.start(_GPU), 1, setup_s=300.0)
-        self._compilers = WorkerPool(self._start_compiler, size, setup_s=300.0)
+        self._modules = _modules
         self._codes: dict[str, Message] = {}
         self._compiled: dict[int, Message] = {}
         self._best: dict[int, float | None] = {}
         self._done: deque[Outcome] = deque()
         self._internal = itertools.count(-1, -1)
+        with contextlib.ExitStack() as undo:
+            self._workspace = Workspace()
+            undo.callback(self._workspace.close)
+            self._gpu = WorkerPool(self._start_gpu, 1, setup_s=300.0)
+            undo.callback(self._gpu.close)
+            self._compilers = WorkerPool(self._start_compiler, size, setup_s=300.0)
+            undo.pop_all()
+
+    def _start_gpu(self) -> WorkerProcess:
+        return self._workspace.start(self._modules[1])
 
     def _start_compiler(self) -> WorkerProcess:
         # One thread each: the pool is what fills the cores.
         return self._workspace.start(
-            _COMPILE, OMP_NUM_THREADS="1", TORCHINDUCTOR_COMPILE_THREADS="1"
+            self._modules[0], OMP_NUM_THREADS="1", TORCHINDUCTOR_COMPILE_THREADS="1"
         )
 
     def open(self, spec: KernelSpec, shape: Mapping[str, Value], seeds: Sequence[Config]) -> Opened:
         kernel = kernel_reference(spec)
         self._codes.clear()
         self._compiled.clear()
+        self._best.clear()
         self._done.clear()
         self._gpu.prepare(
             [
@@ -111,7 +123,7 @@ class GpuDevice:
     def _compile(self, ticket: int, what: Message) -> None:
         request = {"op": "compile", "deadline_s": self._compile_s, **what}
         # The worker keeps the deadline itself; this one is for code generation that hangs.
-        self._compilers.submit(Job(ticket, request, self._compile_s + 30.0))
+        self._compilers.submit(Job(ticket, request, self._compile_s + _CODEGEN_S))
 
     def wait(self, timeout_s: float) -> list[Outcome]:
         if not self._done:
@@ -123,7 +135,7 @@ class GpuDevice:
     def _turn(self, timeout_s: float) -> None:
         """Let both pools move on, waiting for whichever has news first."""
         with selectors.DefaultSelector() as selector:
-            for worker in [*self._gpu.channels(), *self._compilers.channels()]:
+            for worker in [*self._gpu.busy_workers(), *self._compilers.busy_workers()]:
                 selector.register(worker.channel.fileno(), selectors.EVENT_READ)
             if selector.get_map():
                 selector.select(min(timeout_s, 0.5))
@@ -159,18 +171,12 @@ class GpuDevice:
         self._compilers.drop_waiting()
         lost = self._recompile(configs)
         runnable = [c for c in configs if config_key(c) in self._codes]
+        if not runnable:
+            return lost
         codes = [self._codes[config_key(c)] for c in runnable]
         request: Message = {"op": "final", "codes": codes, "rounds": rounds}
-        ticket = next(self._internal)
-        self._gpu.submit(Job(ticket, request, 60.0 + self._trial_s * len(codes)))
-        while True:
-            for done in self._gpu.poll(1.0):
-                if done.job.ticket != ticket:
-                    continue  # a straggler of the search: its time is over
-                if done.reply is None:
-                    msg = f"the final measurement failed: {done.failure}: {done.error}"
-                    raise TuningError(msg)
-                return [*final_readings(runnable, done.reply), *lost]
+        job = Job(next(self._internal), request, 60.0 + self._trial_s * len(codes))
+        return [*final_readings(runnable, last_answer(self._gpu, job)), *lost]
 
     def _recompile(self, configs: Sequence[Config]) -> list[FinalReading]:
         """Compile what an earlier process found, so that this one can measure it."""
@@ -193,6 +199,9 @@ class GpuDevice:
             self._done.clear()
         lost += [FinalReading(c, (), {}, "not compiled in time") for c in waiting.values()]
         return lost
+
+    def clock(self) -> float:
+        return time.monotonic()
 
     def close(self) -> None:
         self._compilers.close()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 from lfbo_aot.errors import TuningError
-from lfbo_aot.registry.devices import DeviceId
+from lfbo_aot.registry.devices import INTERPRETER
 from lfbo_aot.search import Space
 from lfbo_aot.tuning.devices.device import Config
 from lfbo_aot.tuning.devices.device import FinalReading
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from lfbo_aot.tuning.process import WorkerProcess
 
 MODULE = "lfbo_aot.tuning.workers.interpreter"
-INTERPRETER = DeviceId("cpu-interpreter", "Triton interpreter")
 
 
 class InterpreterDevice:
@@ -39,9 +39,13 @@ class InterpreterDevice:
 
     def __init__(self, workers: int | None = None, trial_s: float = 20.0) -> None:
         size = workers or max(1, min(4, (os.cpu_count() or 1) - 1))
-        self._workspace = Workspace()
         self._trial_s = trial_s
-        self._pool = WorkerPool(self._start, size, setup_s=180.0)
+        self._workspace = Workspace()
+        try:
+            self._pool = WorkerPool(self._start, size, setup_s=180.0)
+        except BaseException:
+            self._workspace.close()
+            raise
 
     def _start(self) -> WorkerProcess:
         # One thread each: a trial is a small, sequential program, and workers share the cores.
@@ -69,18 +73,12 @@ class InterpreterDevice:
         return [self._outcome(done) for done in self._pool.poll(timeout_s)]
 
     def final(self, configs: Sequence[Config], rounds: int) -> list[FinalReading]:
-        self._pool.drop_waiting()
         request: Message = {"op": "final", "configs": list(configs), "rounds": rounds}
-        limit_s = 30.0 + self._trial_s * len(configs)
-        self._pool.submit(Job(-1, request, limit_s))
-        while True:
-            for done in self._pool.poll(1.0):
-                if done.job.ticket != -1:
-                    continue  # a straggler of the search: its time is over
-                if done.reply is None:
-                    msg = f"the final measurement failed: {done.failure}: {done.error}"
-                    raise TuningError(msg)
-                return final_readings(configs, done.reply)
+        job = Job(-1, request, 30.0 + self._trial_s * len(configs))
+        return final_readings(configs, last_answer(self._pool, job))
+
+    def clock(self) -> float:
+        return time.monotonic()
 
     def close(self) -> None:
         self._pool.close()
@@ -115,6 +113,20 @@ def outcome(ticket: int, reply: Message) -> Outcome:
         resources=reply.get("resources", {}),
         error=reply.get("error", ""),
     )
+
+
+def last_answer(pool: WorkerPool, job: Job) -> Message:
+    """The answer to a job that nothing else waits behind; TuningError where it has none."""
+    pool.drop_waiting()
+    pool.submit(job)
+    while True:
+        for done in pool.poll(1.0):
+            if done.job is not job:
+                continue  # a straggler of the search: its time is over
+            if done.reply is None:
+                msg = f"the final measurement failed: {done.failure}: {done.error}"
+                raise TuningError(msg)
+            return done.reply
 
 
 def final_readings(configs: Sequence[Config], reply: Message) -> list[FinalReading]:

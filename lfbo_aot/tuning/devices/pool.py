@@ -49,10 +49,16 @@ class WorkerPool:
         self._setup_s = setup_s
         self._setup: list[Message] = []
         self._generation = 0
-        self._slots = [_Slot(start()) for _ in range(size)]
         self._queue: deque[Job] = deque()
         self._failed_starts = 0
-        self.setup_replies: list[Message] = []
+        self._setup_replies: list[Message] = []
+        self._slots: list[_Slot] = []
+        try:
+            for _ in range(size):
+                self._slots.append(_Slot(start()))
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def size(self) -> int:
@@ -76,29 +82,30 @@ class WorkerPool:
         self._queue.clear()
         self._setup = setup
         self._generation += 1
-        self.setup_replies = []
+        self._failed_starts = 0
+        self._setup_replies = []
         self._feed()
 
     def setup_reply(self, timeout_s: float) -> Message:
         """The first worker's answer to the last setup request; raises TuningError with its error."""
         ends = time.monotonic() + timeout_s
-        while not self.setup_replies:
+        while not self._setup_replies:
             if time.monotonic() > ends:
                 msg = f"no {self._slots[0].worker.module} worker was ready within {timeout_s:.0f} s"
                 raise TuningError(msg)
             self.poll(0.2)
-        return self.setup_replies[0]
+        return self._setup_replies[0]
 
     def submit(self, job: Job) -> None:
         self._queue.append(job)
         self._feed()
 
     def close(self) -> None:
-        for slot in self._slots:
-            slot.worker.kill()
-        self._slots = []
+        """End every worker."""
+        while self._slots:
+            self._slots.pop().worker.kill()
 
-    def channels(self) -> list[WorkerProcess]:
+    def busy_workers(self) -> list[WorkerProcess]:
         """The workers that are busy, to wait on together with other pools'."""
         return [slot.worker for slot in self._slots if not slot.worker.idle]
 
@@ -127,7 +134,7 @@ class WorkerPool:
     def _answered(self, slot: _Slot) -> list[Done]:
         reply = slot.worker.receive()
         if reply is None:
-            return self._lost(slot, "crash", f"the worker died: {slot.worker.last_words()[-200:]}")
+            return self._lost(slot, "crash", slot.worker.obituary())
         if slot.job is None:
             return self._set_up(slot, reply)
         job, slot.job = slot.job, None
@@ -148,20 +155,22 @@ class WorkerPool:
         self._failed_starts = 0
         slot.step += 1
         if slot.step == len(self._setup):
-            self.setup_replies.append(reply["reply"])
+            self._setup_replies.append(reply["reply"])
         return []
 
     def _lost(self, slot: _Slot, failure: str, error: str) -> list[Done]:
-        job = slot.job
-        if job is None:
-            self._failed_starts += 1
-            if self._failed_starts >= _START_LIMIT:
-                words = slot.worker.last_words(1200)
-                msg = f"a {slot.worker.name} worker can't start ({error}). It said:\n{words}"
-                raise TuningError(msg)
+        job, module = slot.job, slot.worker.module
         stale = slot.generation != self._generation
         self._replace(slot)
-        return [] if job is None or stale else [Done(job, None, failure, error)]
+        if stale:
+            return []
+        if job is not None:
+            return [Done(job, None, failure, error)]
+        self._failed_starts += 1
+        if self._failed_starts >= _START_LIMIT:
+            msg = f"no {module} worker can be made ready: {failure}, {error}"
+            raise TuningError(msg)
+        return []
 
     def _replace(self, slot: _Slot) -> None:
         slot.worker.kill()

@@ -13,14 +13,14 @@ from lfbo_aot.registry.devices import DeviceId
 from lfbo_aot.registry.devices import identify
 
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+_PATIENCE_S = 120.0
 _SCRIPT = """
 import json, torch
 found = []
 for i in range(torch.cuda.device_count()):
     p = torch.cuda.get_device_properties(i)
     arch = p.gcnArchName if torch.version.hip else f"sm{p.major}{p.minor}"
-    found.append({"index": i, "arch": arch, "name": p.name, "sms": p.multi_processor_count,
-                  "memory": p.total_memory})
+    found.append({"index": i, "arch": arch, "name": p.name})
 print(json.dumps({"torch": torch.__version__, "gpus": found}))
 """
 
@@ -31,8 +31,6 @@ class Gpu:
 
     index: int
     id: DeviceId
-    multiprocessors: int
-    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +46,26 @@ def survey() -> Survey:
     drivers = [path for path in _DRIVERS if Path(path).exists()]
     if not drivers:
         return Survey((), f"no GPU driver ({', '.join(_DRIVERS)})")
-    done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT], capture_output=True, text=True, timeout=120, check=False
-    )
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["no output"]
-        return Survey((), f"driver {drivers[0]} is there, but torch can't be asked: {lines[-1]}")
-    answer = json.loads(done.stdout.strip().splitlines()[-1])
-    gpus = tuple(
-        Gpu(g["index"], identify(g["arch"], g["name"]), g["sms"], g["memory"])
-        for g in answer["gpus"]
-    )
+    found = f"driver {drivers[0]} is there, but torch"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _SCRIPT],
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+            check=True,
+        )
+        answer = json.loads(done.stdout.strip().rpartition("\n")[2])
+    except subprocess.TimeoutExpired:
+        return Survey((), f"{found} gave no answer in {_PATIENCE_S:.0f} s")
+    except subprocess.CalledProcessError as e:
+        lines = e.stderr.strip().splitlines() or [f"exit {e.returncode}"]
+        return Survey((), f"{found} can't be asked: {lines[-1]}")
+    except ValueError as e:
+        return Survey((), f"{found} gave an answer that can't be read: {e}")
+    gpus = tuple(Gpu(g["index"], identify(g["arch"], g["name"])) for g in answer["gpus"])
     if gpus:
         return Survey(gpus, f"torch {answer['torch']} sees {', '.join(str(g.id) for g in gpus)}")
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     why = f"; CUDA_VISIBLE_DEVICES is {hidden!r}" if hidden is not None else ""
-    return Survey((), f"driver {drivers[0]} is there, but torch {answer['torch']} sees no GPU{why}")
+    return Survey((), f"{found} {answer['torch']} sees no GPU{why}")

@@ -19,7 +19,11 @@ class Workspace:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="lfbo-aot-"))
-        self._watchdog = Watchdog()
+        try:
+            self._watchdog = Watchdog(self.folder)
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
 
     def start(self, module: str, **environment: str) -> WorkerProcess:
         shared = {
@@ -38,5 +42,6 @@ class Workspace:
         )
 
     def close(self) -> None:
+        """End the workers that are left, and delete the folder."""
         self._watchdog.close()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -7,16 +7,21 @@ the worker. It never loads a binary.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
 import signal
 import time
 import warnings
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
+from typing import NoReturn
 
 from lfbo_aot.adapters import helion as seam
+from lfbo_aot.errors import TuningError
 from lfbo_aot.tuning.arguments import fake_arguments
 from lfbo_aot.tuning.workers.serve import first_line
 from lfbo_aot.tuning.workers.serve import import_kernel
@@ -29,49 +34,63 @@ if TYPE_CHECKING:
     from lfbo_aot.tuning.channel import Message
 
 
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    """The bucket in hand: the bound kernel, what it is bound on, and its space."""
+
+    bound: Any
+    args: tuple[Any, ...]
+    codec: seam.SpaceCodec
+
+
 class CompileWorker:
-    """Holds the bucket in hand: the bound kernel and its space."""
+    """Compiles candidates of one bucket after another."""
 
     def __init__(self) -> None:
-        self._bound: Any = None
-        self._args: tuple[Any, ...] = ()
-        self._codec: seam.SpaceCodec | None = None
+        self._open: _Bucket | None = None
+
+    @property
+    def _bucket(self) -> _Bucket:
+        if self._open is None:
+            msg = "no bucket is open"
+            raise TuningError(msg)
+        return self._open
 
     def open(self, request: Message) -> Message:
         """Bind a kernel on the described arguments; answers with the space found there."""
+        self._open = None
         spec = import_kernel(request["kernel"])
-        self._args = fake_arguments(request["arguments"])
-        self._bound = seam.bind(spec.kernel, self._args)
-        self._codec = seam.SpaceCodec(self._bound)
-        points = [self._codec.space.default, *self._codec.space.seeds]
-        points += self._fitting(request.get("seeds", []))
+        args = fake_arguments(request["arguments"])
+        bound = seam.bind(spec.kernel, args)
+        codec = seam.SpaceCodec(bound)
+        self._open = _Bucket(bound, args, codec)
         return {
-            "space": self._codec.space.to_json(),
-            "seeds": [list(p) for p in dict.fromkeys(points[1:])],
-            "default": self._codec.config(self._codec.space.default),
+            "space": codec.space.to_json(),
+            "seeds": [list(p) for p in codec.start(request["seeds"])],
+            "default": codec.config(codec.space.default),
             "versions": seam.versions(),
         }
 
     def compile(self, request: Message) -> Message:
         """Compile a `point` or a `config`; the answer's status says how it went."""
-        assert self._codec is not None
+        bucket = self._bucket
         started = time.monotonic()
         try:
             if "config" in request:
                 config = request["config"]
             else:
-                config = self._codec.config(self._codec.space.check(request["point"]))
+                config = bucket.codec.config(bucket.codec.space.check(request["point"]))
         except (seam.InvalidConfigError, ValueError) as e:
             return {"status": "invalid", "error": first_line(e)}
         found: Message = {"config": config}
         try:
-            function, code = seam.generate(self._bound, config)
+            function, code = seam.generate(bucket.bound, config)
             found |= {"path": code.path, "function": code.function, "digest": code.digest}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 steps = [
-                    seam.precompiler(launch, self._bound, config)
-                    for launch in seam.launches(function, self._args)
+                    seam.precompiler(launch, bucket.bound, config)
+                    for launch in seam.launches(function, bucket.args)
                 ]
         except Exception as e:  # noqa: BLE001 - whatever Helion raises is this trial's failure
             return found | {"status": "compile_error", "error": first_line(e)}
@@ -81,16 +100,6 @@ class CompileWorker:
         found["compile_s"] = round(time.monotonic() - started, 4)
         return found
 
-    def _fitting(self, configs: Sequence[dict[str, Any]]) -> list[Any]:
-        assert self._codec is not None
-        points = []
-        for config in configs:
-            try:
-                points.append(self._codec.point(config))
-            except seam.InvalidConfigError:
-                continue  # a neighbouring bucket's winner need not fit here
-        return points
-
 
 def in_child(steps: Sequence[Callable[[], bool]], *, deadline_s: float) -> Message:
     """Run the steps in a forked child; `status` is ok, compile_error, compile_timeout or crash."""
@@ -98,17 +107,7 @@ def in_child(steps: Sequence[Callable[[], bool]], *, deadline_s: float) -> Messa
     pid = os.fork()
     if pid == 0:  # the child: nothing here may touch the device
         os.close(read)
-        os.dup2(write, 1)
-        os.dup2(write, 2)
-        code = 1
-        try:
-            code = 0 if all(step() for step in steps) else 1
-        except SystemExit as e:
-            code = int(e.code or 0) if isinstance(e.code, int | None) else 1
-        except BaseException as e:  # noqa: BLE001 - reported by text and status
-            os.write(write, first_line(e).encode())
-        finally:
-            os._exit(code)
+        _run_and_exit(steps, write)
     os.close(write)
     output = bytearray()
     ends = time.monotonic() + deadline_s
@@ -121,7 +120,7 @@ def in_child(steps: Sequence[Callable[[], bool]], *, deadline_s: float) -> Messa
                 output += data
                 del output[:-4000]
         else:
-            os.kill(pid, signal.SIGKILL)
+            kill_tree(pid)
             os.waitpid(pid, 0)
             return {"status": "compile_timeout", "error": f"killed after {deadline_s:.1f} s"}
     finally:
@@ -133,6 +132,38 @@ def in_child(steps: Sequence[Callable[[], bool]], *, deadline_s: float) -> Messa
     if os.WEXITSTATUS(status):
         return {"status": "compile_error", "error": told(output.decode(errors="replace"))}
     return {"status": "ok"}
+
+
+def _run_and_exit(steps: Sequence[Callable[[], bool]], output: int) -> NoReturn:
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    code = 1
+    try:
+        code = 0 if all(step() for step in steps) else 1
+    except SystemExit as e:
+        code = int(e.code or 0) if isinstance(e.code, int | None) else 1
+    except BaseException as e:  # noqa: BLE001 - reported by text and status
+        os.write(output, first_line(e).encode())
+    finally:
+        os._exit(code)
+
+
+def kill_tree(pid: int) -> None:
+    """SIGKILL for a child and what it started (ptxas may run for minutes), but not for our group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)  # so that it starts nothing more
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError):
+            # pid (name) state parent ...; the name may hold anything
+            parent = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    doomed = [pid]
+    for each in doomed:  # grows while it is walked
+        doomed += children.get(each, [])
+    for each in doomed:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
 
 
 def told(output: str, limit: int = 300) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING
 from typing import Any
 from typing import ClassVar
 
 from lfbo_aot.adapters import helion as seam
-from lfbo_aot.runtime.layout import describe_layout
+from lfbo_aot.errors import TuningError
+from lfbo_aot.registry.layout import describe_layout
 from lfbo_aot.tuning.arguments import describe_arguments
 from lfbo_aot.tuning.bench import Bench
+from lfbo_aot.tuning.bench import Entrant
+from lfbo_aot.tuning.bench import race
 from lfbo_aot.tuning.fidelity import Fidelity
 from lfbo_aot.tuning.fidelity import median
 from lfbo_aot.tuning.fidelity import read
@@ -62,7 +64,7 @@ class EventClock:
         """The samples, and whether all was queued before the device began."""
         torch = self._torch
         pairs = []
-        torch.cuda._sleep(int(self._cycles_per_us * 1.5 * launches * self._host_us))
+        self._busy(self._cycles_per_us * 1.5 * launches * self._host_us)
         began = time.perf_counter()
         for _ in range(launches):
             start = torch.cuda.Event(enable_timing=True)
@@ -78,6 +80,10 @@ class EventClock:
         torch.cuda.synchronize()
         return [1000.0 * start.elapsed_time(end) for start, end in pairs], ahead
 
+    def _busy(self, cycles: float) -> None:
+        # There is no public way to keep a device busy.
+        self._torch.cuda._sleep(int(cycles))  # type: ignore[no-untyped-call]  # noqa: SLF001
+
     def _calibrate(self) -> float:
         torch = self._torch
         cycles = 10_000_000
@@ -85,7 +91,7 @@ class EventClock:
         end = torch.cuda.Event(enable_timing=True)
         for _ in range(2):  # the first one wakes the clocks
             start.record()
-            torch.cuda._sleep(cycles)
+            self._busy(cycles)
             end.record()
             torch.cuda.synchronize()
         return float(cycles / (1000.0 * start.elapsed_time(end)))
@@ -95,18 +101,31 @@ class GpuWorker:
     """Holds the bucket in hand: its arguments and its reference, on the device."""
 
     def __init__(self) -> None:
-        self._bench: Bench | None = None
-        self._clock: EventClock | None = None
+        self._open: Bench | None = None
+        self._device_clock: EventClock | None = None
         self._functions: dict[str, Callable[..., Any]] = {}
-        self._resources: dict[str, dict[str, int]] = {}
+
+    @property
+    def _bench(self) -> Bench:
+        if self._open is None:
+            msg = "no bucket is open"
+            raise TuningError(msg)
+        return self._open
+
+    @property
+    def _clock(self) -> EventClock:
+        if self._device_clock is None:
+            msg = "no device is set"
+            raise TuningError(msg)
+        return self._device_clock
 
     def identify(self, request: Message) -> Message:
-        """The device as the driver reports it."""
+        """Take the device and calibrate its clock; answers with the loaded libraries' versions."""
         import torch
 
         device = request["device"]
         torch.cuda.set_device(device)
-        self._clock = EventClock(device)
+        self._device_clock = EventClock(device)
         return {"versions": seam.versions()}
 
     def open(self, request: Message) -> Message:
@@ -114,30 +133,26 @@ class GpuWorker:
         import torch
 
         spec = import_kernel(request["kernel"])
-        self._bench = None
+        self._open = None
         self._functions.clear()
-        self._resources.clear()
         torch.cuda.empty_cache()
-        assert self._clock is not None
         seam.seed_everything(0)
-        self._bench = Bench(spec, request["shape"], request["device"], self._clock)
-        if spec.reference is not None:
-            self._bench.set_reference()
-        else:
-            bound = seam.bind(spec.kernel, self._bench.args)
-            function, _ = seam.generate(bound, seam.default_config(bound))
-            self._bench.set_reference(function)
+        bench = Bench(spec, request["shape"], request["device"], self._clock)
+
+        def default() -> Callable[..., Any]:
+            bound = seam.bind(spec.kernel, bench.args)
+            return seam.generate(bound, seam.default_config(bound))[0]
+
+        bench.set_reference(default)
+        self._open = bench
         return {
-            "arguments": describe_arguments(self._bench.args),
-            "layout": describe_layout(self._bench.args),
+            "arguments": describe_arguments(bench.args),
+            "layout": describe_layout(bench.args),
             "policy": self._clock.policy,
         }
 
     def measure(self, request: Message) -> Message:
         """Load, check and time one compiled candidate."""
-        import torch
-
-        assert self._bench is not None
         bench = self._bench
         began = time.perf_counter()
         try:
@@ -146,15 +161,9 @@ class GpuWorker:
             checked = time.perf_counter()
             if wrong:
                 return {"status": "wrong_result", "error": wrong}
-            self._resources[request["code"]["digest"]] = resources(compiled)
             reading = read(lambda n: bench.time(function, n), request.get("best_us"), Fidelity())
-        except torch.cuda.OutOfMemoryError as e:
-            torch.cuda.empty_cache()
-            return {"status": "out_of_memory", "error": first_line(e)}
-        except Exception as e:
-            if not device_works():
-                raise SystemExit(1) from e  # the context is lost: this process can't go on
-            return {"status": _status_of(e), "error": first_line(e)}
+        except Exception as e:  # noqa: BLE001 - whatever is raised is this trial's failure
+            return {"status": _failed(e), "error": first_line(e)}
         return {
             "status": "ok",
             "latency_us": round(median(reading.samples_us), 4),
@@ -162,30 +171,23 @@ class GpuWorker:
             "cut": reading.cut,
             "check_s": round(checked - began, 4),
             "time_s": round(time.perf_counter() - checked, 4),
-            "resources": self._resources[request["code"]["digest"]],
+            "resources": resources(compiled),
         }
 
     def final(self, request: Message) -> Message:
         """Time several candidates in turn, `rounds` times; one list of samples each."""
-        assert self._bench is not None
         bench = self._bench
-        functions = [self._function(code) for code in request["codes"]]
-        found = []
-        for code, function in zip(request["codes"], functions, strict=True):
-            wrong, compiled = bench.check(function)
-            found.append({"error": wrong, "resources": resources(compiled), "code": code})
-            bench.time(function, 2)
-        samples: list[list[float]] = [[] for _ in functions]
-        order = list(range(len(functions)))
-        for _ in range(request["rounds"]):
-            for i in order:
-                samples[i] += bench.time(functions[i], 1)
-            order = order[1:] + order[:1]  # each one follows, and is followed by, every other
-        return {
-            "samples": samples,
-            "resources": [f["resources"] for f in found],
-            "errors": [f["error"] for f in found],
-        }
+        entrants = []
+        for code in request["codes"]:
+            try:
+                function = self._function(code)
+                wrong, compiled = bench.check(function)
+                bench.time(function, 2)
+            except Exception as e:  # noqa: BLE001 - one that fails leaves the others in the race
+                entrants.append(Entrant(None, error=f"{_failed(e)}: {first_line(e)}"))
+            else:
+                entrants.append(Entrant(function, resources(compiled), wrong or ""))
+        return race(bench, entrants, request["rounds"])
 
     def _function(self, code: Message) -> Callable[..., Any]:
         digest: str = code["digest"]
@@ -211,9 +213,16 @@ def _threads(kernel: Any) -> int:
     return int(kernel.metadata.num_warps) * int(width)
 
 
-def _status_of(error: BaseException) -> str:
-    name = type(error).__name__
-    if name == "OutOfResources":
+def _failed(error: Exception) -> str:
+    """The status of a trial that raised `error`. Ends the process where its context is lost."""
+    import torch
+
+    if isinstance(error, torch.cuda.OutOfMemoryError):
+        torch.cuda.empty_cache()
+        return "out_of_memory"
+    if not device_works():
+        raise SystemExit(1) from error
+    if type(error).__name__ == "OutOfResources":
         return "compile_error"
     return "out_of_memory" if "out of memory" in str(error).lower() else "crash"
 
@@ -240,7 +249,6 @@ def main() -> None:
             "final": worker.final,
         }
     )
-    sys.exit(0)
 
 
 if __name__ == "__main__":

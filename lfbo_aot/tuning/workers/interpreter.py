@@ -7,13 +7,17 @@ from lfbo_aot.adapters import interpreter
 interpreter.prepare()  # before triton is imported by anything below
 
 import time  # noqa: E402
+from dataclasses import dataclass  # noqa: E402
 from typing import TYPE_CHECKING  # noqa: E402
 from typing import Any  # noqa: E402
 from typing import ClassVar  # noqa: E402
 
 from lfbo_aot.adapters import helion as seam  # noqa: E402
-from lfbo_aot.runtime.layout import describe_layout  # noqa: E402
+from lfbo_aot.errors import TuningError  # noqa: E402
+from lfbo_aot.registry.layout import describe_layout  # noqa: E402
 from lfbo_aot.tuning.bench import Bench  # noqa: E402
+from lfbo_aot.tuning.bench import Entrant  # noqa: E402
+from lfbo_aot.tuning.bench import race  # noqa: E402
 from lfbo_aot.tuning.fidelity import Fidelity  # noqa: E402
 from lfbo_aot.tuning.fidelity import median  # noqa: E402
 from lfbo_aot.tuning.fidelity import read  # noqa: E402
@@ -46,85 +50,96 @@ class WallClock:
         """Nothing runs behind the caller's back here."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    """The bucket in hand: the bound kernel, its space, arguments and reference."""
+
+    bench: Bench
+    bound: Any
+    codec: seam.SpaceCodec
+
+
 class InterpreterWorker:
-    """Holds the bucket in hand: the bound kernel, its space, arguments and reference."""
+    """Makes whole trials, one after another."""
 
     def __init__(self) -> None:
         self._clock = WallClock()
-        self._bench: Bench | None = None
-        self._bound: Any = None
-        self._codec: seam.SpaceCodec | None = None
+        self._open: _Bucket | None = None
 
     def open(self, request: Message) -> Message:
         """Bind a kernel at a shape; answers with the space found there."""
+        self._open = None
         spec = import_kernel(request["kernel"])
         seam.seed_everything(0)
-        self._bench = Bench(spec, request["shape"], "cpu", self._clock)
-        self._bound = seam.bind(spec.kernel, self._bench.args)
-        self._codec = seam.SpaceCodec(self._bound, fixed=interpreter.FIXED)
-        default = self._codec.config(self._codec.space.default)
-        self._bench.set_reference(seam.generate(self._bound, default)[0])
-        points = [*self._codec.space.seeds]
-        for config in request.get("seeds", []):
-            try:
-                points.append(self._codec.point(config))
-            except seam.InvalidConfigError:
-                continue  # a neighbouring bucket's winner need not fit here
+        bench = Bench(spec, request["shape"], "cpu", self._clock)
+        bound = seam.bind(spec.kernel, bench.args)
+        codec = seam.SpaceCodec(bound, fixed=interpreter.FIXED)
+        default = codec.config(codec.space.default)
+        bench.set_reference(lambda: seam.generate(bound, default)[0])
+        self._open = _Bucket(bench, bound, codec)
         return {
-            "space": self._codec.space.to_json(),
-            "seeds": [list(p) for p in dict.fromkeys(points)],
+            "space": codec.space.to_json(),
+            "seeds": [list(p) for p in codec.start(request["seeds"])],
             "default": default,
-            "layout": describe_layout(self._bench.args),
+            "layout": describe_layout(bench.args),
             "policy": self._clock.policy,
             "versions": seam.versions(),
         }
 
+    @property
+    def _bucket(self) -> _Bucket:
+        if self._open is None:
+            msg = "no bucket is open"
+            raise TuningError(msg)
+        return self._open
+
     def measure(self, request: Message) -> Message:
         """Generate, check and time one point."""
-        assert self._codec is not None
-        assert self._bench is not None
-        bench = self._bench
+        bucket = self._bucket
         started = time.monotonic()
         try:
-            config = self._codec.config(self._codec.space.check(request["point"]))
+            config = bucket.codec.config(bucket.codec.space.check(request["point"]))
         except (seam.InvalidConfigError, ValueError) as e:
             return {"status": "invalid", "error": first_line(e)}
         found: Message = {"config": config}
         try:
-            function, _ = seam.generate(self._bound, config)
+            function, _ = seam.generate(bucket.bound, config)
         except Exception as e:  # noqa: BLE001 - whatever Helion raises is this trial's failure
             return found | {"status": "compile_error", "error": first_line(e)}
         found["codegen_s"] = round(time.monotonic() - started, 4)
         try:
-            wrong, _ = bench.check(function)
-            if wrong:
-                return found | {"status": "wrong_result", "error": wrong}
-            reading = read(lambda n: bench.time(function, n), request.get("best_us"), _FIDELITY)
+            return found | self._run(function, request.get("best_us"))
         except MemoryError as e:
             return found | {"status": "out_of_memory", "error": first_line(e)}
         except Exception as e:  # noqa: BLE001 - the interpreter raises what it likes
             return found | {"status": "crash", "error": first_line(e)}
-        return found | {
+
+    def _run(self, function: Callable[..., Any], best_us: float | None) -> Message:
+        bench = self._bucket.bench
+        wrong, _ = bench.check(function)
+        if wrong:
+            return {"status": "wrong_result", "error": wrong}
+        reading = read(lambda n: bench.time(function, n), best_us, _FIDELITY)
+        return {
             "status": "ok",
             "latency_us": round(median(reading.samples_us), 3),
             "launches": len(reading.samples_us),
             "cut": reading.cut,
-            "resources": {},
         }
 
     def final(self, request: Message) -> Message:
         """Time several configs in turn, `rounds` times; one list of samples each."""
-        assert self._bench is not None
-        bench = self._bench
-        functions = [seam.generate(self._bound, c)[0] for c in request["configs"]]
-        errors = [bench.check(function)[0] for function in functions]
-        samples: list[list[float]] = [[] for _ in functions]
-        order = list(range(len(functions)))
-        for _ in range(request["rounds"]):
-            for i in order:
-                samples[i] += bench.time(functions[i], 1)
-            order = order[1:] + order[:1]
-        return {"samples": samples, "errors": errors, "resources": [{} for _ in functions]}
+        bucket = self._bucket
+        entrants = []
+        for config in request["configs"]:
+            try:
+                function = seam.generate(bucket.bound, config)[0]
+                wrong, _ = bucket.bench.check(function)
+            except Exception as e:  # noqa: BLE001 - one that fails leaves the others in the race
+                entrants.append(Entrant(None, error=first_line(e)))
+            else:
+                entrants.append(Entrant(function, error=wrong or ""))
+        return race(bucket.bench, entrants, request["rounds"])
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import signal
 import sys
@@ -11,6 +10,7 @@ import threading
 import traceback
 from typing import TYPE_CHECKING
 
+from lfbo_aot.errors import LfboAotError
 from lfbo_aot.registry import catalog
 from lfbo_aot.registry.discovery import load_kernels
 from lfbo_aot.tuning.channel import Channel
@@ -22,22 +22,23 @@ if TYPE_CHECKING:
 
     from lfbo_aot.registry.spec import KernelSpec
 
-logger = logging.getLogger(__name__)
-
 
 def serve(handlers: Mapping[str, Callable[[Message], Message]]) -> None:
-    """Answer requests until the orchestrator is gone. An exception is an answer, not an end."""
+    """Answer requests until the orchestrator is gone. An exception is an answer, not an end.
+
+    The command line holds the channel's file descriptor and the orchestrator's process id.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the orchestrator decides when this one ends
     channel = Channel.from_fd(int(sys.argv[1]))
-    _leave_with_parent(os.getppid())
+    _leave_with_parent(int(sys.argv[2]))
     while (request := channel.receive()) is not None:
         try:
             reply: Message = {"reply": handlers[request["op"]](request)}
         except Exception as e:  # noqa: BLE001 - told to the orchestrator, which decides
             traceback.print_exc()
-            reply = {"error": first_line(e), "kind": type(e).__name__}
+            reply = {"error": first_line(e)}
         channel.send(reply)
-    os._exit(0)
+    os._exit(0)  # whatever threads the code under test has left
 
 
 def _leave_with_parent(parent: int, every_s: float = 2.0) -> None:
@@ -53,22 +54,42 @@ def _leave_with_parent(parent: int, every_s: float = 2.0) -> None:
 
 
 def first_line(error: BaseException, limit: int = 300) -> str:
-    """One line for a journal: the error's type and the start of what it says."""
+    """One line for a journal: the error's type, unless it is one of ours, and what it says."""
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"[:limit]
+    return (text if isinstance(error, LfboAotError) else f"{type(error).__name__}: {text}")[:limit]
 
 
 def kernel_reference(spec: KernelSpec) -> Message:
-    """What a worker needs to import the kernel of a spec."""
-    return {"kernel": spec.kernel_id, "module": spec.module, "file": str(spec.file)}
+    """What a worker needs to import the kernel of a spec.
+
+    A kernel may be registered elsewhere than where it is written: its shape function tells where.
+    """
+    code = getattr(spec.shape, "__code__", None)
+    places = [[spec.module, spec.file]]
+    if code is not None:
+        places.append([str(spec.shape.__module__), str(code.co_filename)])
+    return {"kernel": spec.kernel_id, "places": places}
 
 
 def import_kernel(reference: Message) -> KernelSpec:
-    """The spec of a kernel, its module imported in this process: by name, else from its file."""
-    kernel_id, name, file = reference["kernel"], reference["module"], reference["file"]
-    if any(spec.kernel_id == kernel_id for spec in catalog.specs()):
-        return catalog.find(kernel_id)
-    # A module that only its file knows (a script, or one loaded by path) has no import name here.
-    found = name != "__main__" and importlib.util.find_spec(name.partition(".")[0]) is not None
-    load_kernels([name if found else file])
+    """The spec of a kernel, declared in this process by importing one place after the other."""
+    kernel_id = reference["kernel"]
+    for module, file in reference["places"]:
+        if any(spec.kernel_id == kernel_id for spec in catalog.specs()):
+            break
+        load_kernels([module if _has_import_name(module, file) else file])
     return catalog.find(kernel_id)
+
+
+def _has_import_name(module: str, file: str) -> bool:
+    """Whether `module` is found here under its name, and is this file.
+
+    One that was run as a script, or loaded by path, isn't; something else may have its name.
+    """
+    if module == "__main__":
+        return False
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return False
+    return found is not None and os.path.realpath(found.origin or "") == os.path.realpath(file)

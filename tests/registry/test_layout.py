@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 
-from lfbo_aot.runtime.layout import describe_layout
-from lfbo_aot.runtime.layout import layout_text
-from lfbo_aot.runtime.layout import same_layout
+from lfbo_aot.registry.layout import describe_layout
+from lfbo_aot.registry.layout import layout_text
+from lfbo_aot.registry.layout import same_layout
 
 
 class Tensor:
