@@ -44,11 +44,12 @@ def measure(spec: KernelSpec, bucket: Any, entry: Any, clock: EventClock, rounds
     from lfbo_aot.tuning.bench import Bench
 
     bench = Bench(spec, bucket.point, "cuda:0", clock)
-    bench.set_reference()
     bound = seam.bind(spec.kernel, bench.args)
+    default = seam.generate(bound, seam.default_config(bound))[0]
+    bench.set_reference(lambda: default)
     data = entry.to_json()
     calls = {
-        "default": seam.generate(bound, seam.default_config(bound))[0],
+        "default": default,
         "tuned": seam.generate(bound, data["config"])[0],
     }
     for name, call in calls.items():
