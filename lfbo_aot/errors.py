@@ -139,3 +139,7 @@ class TuningError(LfboAotError):
 
 class JournalBusyError(TuningError):
     """Another run holds the journal of this kernel and device."""
+
+
+class BuildError(LfboAotError):
+    """A package can't be built as its settings ask."""

@@ -84,6 +84,7 @@ def write_database():
 @pytest.fixture
 def isolated(monkeypatch, tmp_path):
     """No settings, no user's database, nothing said or remembered: what a test sees is its own."""
+    from lfbo_aot.database import installed
     from lfbo_aot.registry import catalog
     from lfbo_aot.runtime import misses
     from lfbo_aot.runtime import notices
@@ -95,6 +96,7 @@ def isolated(monkeypatch, tmp_path):
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "user-data"))
     monkeypatch.setattr(catalog, "_specs", {})
+    monkeypatch.setattr(installed, "_found", ())
     monkeypatch.setattr(state, "_chosen", state._Chosen())
     settings.current.cache_clear()
     state.refresh()

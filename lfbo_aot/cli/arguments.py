@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lfbo_aot.errors import AmbiguousKernelError
+from lfbo_aot.errors import DatabaseError
 from lfbo_aot.errors import LfboAotError
+from lfbo_aot.errors import UnknownNameError
 from lfbo_aot.registry.buckets import parse_part
 from lfbo_aot.registry.dims import Interval
 from lfbo_aot.runtime import state
@@ -13,6 +16,7 @@ from lfbo_aot.runtime import state
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from lfbo_aot.database.store import Store
     from lfbo_aot.registry.dims import Value
@@ -40,6 +44,16 @@ def parse_dims(words: Iterable[str]) -> dict[str, Value]:
     return shape
 
 
+def parse_where(words: Iterable[str]) -> dict[str, tuple[Value, ...]]:
+    """The values written `n=4096,5120`, by dim; UsageError where they aren't written so."""
+    found: dict[str, tuple[Value, ...]] = {}
+    for word in words:
+        name, _, text = word.partition("=")
+        for one in text.split(","):
+            found[name] = (*found.get(name, ()), parse_dims([f"{name}={one}"])[name])
+    return found
+
+
 def add_database(parser: argparse.ArgumentParser) -> None:
     """The option `--database DIR`."""
     parser.add_argument(
@@ -59,6 +73,53 @@ def existing_folder(path: Path) -> Path:
         msg = f"no such folder: {path}"
         raise UsageError(msg)
     return path.absolute()
+
+
+def database_to_read(path: Path | None) -> Path:
+    """`path`, or the user's database where none is named, as an absolute path.
+
+    UsageError where it is no folder.
+    """
+    if path is not None:
+        return existing_folder(path)
+    from lfbo_aot.database.store import user_database
+
+    mine = user_database()
+    if not mine.is_dir():
+        msg = f"you have no database of your own yet ({mine}); name one with --database"
+        raise UsageError(msg)
+    return mine
+
+
+def find_kernels(names: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+    """The ids of the kernels so called, by id or bare name, among those known.
+
+    Raises AmbiguousKernelError where several have a bare name, UnknownNameError where none has.
+    """
+    found = []
+    for name in names:
+        ids = [k for k in known if k == name] or [k for k in known if k.endswith(f".{name}")]
+        if not ids:
+            kind = "kernel"
+            near = known if "." in name else {k.rpartition(".")[2] for k in known}
+            raise UnknownNameError(kind, name, near)
+        if len(ids) > 1:
+            raise AmbiguousKernelError(name, ids)
+        found += ids
+    return tuple(dict.fromkeys(found))
+
+
+def write_file(path: Path, content: bytes) -> Path:
+    """Write a whole file in one step, and its folder; where it is. DatabaseError if it can't be."""
+    path = path.absolute()
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError as error:
+        raise DatabaseError(path, f"can't be written: {error.strerror or error}") from error
+    return path
 
 
 def _parse_value(name: str, text: str) -> Value:

@@ -28,8 +28,15 @@ COMMANDS = {
     "list": "list the entries of the databases",
     "get": "look one config up, and say how it was found",
     "verify": "check a database for damage and for what no look-up reaches",
+    "status": "show how far tuning runs are, from another terminal",
+    "merge": "merge the entries of other databases into one",
+    "export": "write an archive for tuning on another machine, or with what was tuned",
+    "import": "merge what an archive holds into a database",
+    "pack": "make a wheel that holds nothing but a database",
     "doctor": "show the device and the databases as seen here",
 }
+MODULES = {"import": "import_"}
+"""Of commands whose name can't be a module's."""
 _ANSWER_IS_NO = (DatabaseError, DeviceUnavailableError, MissError, TuningError)
 
 
@@ -75,7 +82,7 @@ def _run(words: list[str]) -> int:
     if word not in COMMANDS:
         parser.error(f"unknown command {word!r}. {suggestion(word, COMMANDS)}".strip())
     _log_to_stderr()
-    module = importlib.import_module(f"lfbo_aot.cli.{word}")
+    module = importlib.import_module(f"lfbo_aot.cli.{MODULES.get(word, word)}")
     module.add_parser(commands)
     args, extra = parser.parse_known_args(words)
     if extra and hasattr(args, "dims") and all(_is_dim(w) for w in extra):

@@ -20,8 +20,10 @@ from lfbo_aot.database.line import split_key
 from lfbo_aot.database.shard import join_lines
 from lfbo_aot.database.shard import split_lines
 from lfbo_aot.errors import DatabaseError
+from lfbo_aot.errors import LfboAotError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from collections.abc import Mapping
     from collections.abc import Sequence
 
@@ -45,22 +47,38 @@ def merge(path: Path | str, entries: Entries, declarations: Sequence[Declaration
     would be written over is damaged or from a newer version, and where an entry's kernel isn't
     declared or has other dims.
     """
-    from filelock import FileLock
-
     root = Path(path).absolute()
-    root.mkdir(parents=True, exist_ok=True)
+    with locked(root):
+        write(root, entries, declarations)
+
+
+@contextlib.contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """Hold the database at `root`, which need not be there yet, against every other merge."""
+    try:
+        from filelock import FileLock
+    except ModuleNotFoundError as error:
+        msg = 'writing a database takes filelock: pip install filelock, or "lfbo-aot[tune]"'
+        raise LfboAotError(msg) from error
+    root.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(lock_path(root)):
-        _clean(root)
-        declared = {declaration.kernel_id: declaration for declaration in declarations}
-        files: dict[Path, bytes] = {}
-        for kernel_id in sorted(declared):
-            files[_declaration_file(root, kernel_id)] = declared[kernel_id].dumps().encode()
-        for kernel_id in sorted(entries):
-            known = declared.get(kernel_id) or _declaration_on_disk(root, kernel_id)
-            files.update(_shards(root, known, entries[kernel_id]))
-        # Declarations come first: an entry without one is an error, the reverse is not.
-        for file, content in files.items():
-            _replace(file, content)
+        yield
+
+
+def write(root: Path, entries: Entries, declarations: Sequence[Declaration]) -> None:
+    """What `merge` does, for one that holds the lock."""
+    root.mkdir(parents=True, exist_ok=True)
+    _clean(root)
+    declared = {declaration.kernel_id: declaration for declaration in declarations}
+    files: dict[Path, bytes] = {}
+    for kernel_id in sorted(declared):
+        files[_declaration_file(root, kernel_id)] = declared[kernel_id].dumps().encode()
+    for kernel_id in sorted(entries):
+        known = declared.get(kernel_id) or _declaration_on_disk(root, kernel_id)
+        files.update(_shards(root, known, entries[kernel_id]))
+    # Declarations come first: an entry without one is an error, the reverse is not.
+    for file, content in files.items():
+        _replace(file, content)
 
 
 def lock_path(root: Path) -> Path:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Protocol
+from typing import overload
 
 from lfbo_aot.database.database import Database
 from lfbo_aot.errors import AmbiguousKernelError
@@ -33,21 +38,64 @@ class HasPath(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A database and what it is called: `user`, `built-in`, or its folder."""
+    """A database and what it is called: `user`, `built-in`, `package NAME`, or its folder."""
 
     name: str
     database: Database
+    package: bool = False
+    """Whether an installed data package brought it."""
+
+
+class Layers(Sequence[Layer]):
+    """Layers in order, some of which are only looked for when the ones before have been asked."""
+
+    def __init__(self, parts: Sequence[Layer | Callable[[], Sequence[Layer]]]) -> None:
+        self._parts = list(parts)
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[Layer]:
+        index = 0
+        while index < len(self._parts):
+            part = self._parts[index]
+            if isinstance(part, Layer):
+                yield part
+                index += 1
+            else:
+                self._look_for(part)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @overload
+    def __getitem__(self, index: int) -> Layer: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Layer]: ...
+
+    def __getitem__(self, index: int | slice) -> Layer | Sequence[Layer]:
+        return tuple(self)[index]
+
+    def under(self, layer: Layer) -> Layers:
+        """The same layers below `layer`; none is looked for."""
+        return Layers([layer, *self._parts])
+
+    def _look_for(self, part: Callable[[], Sequence[Layer]]) -> None:
+        with self._lock:
+            if part in self._parts:  # else another thread came first
+                index = self._parts.index(part)
+                self._parts[index : index + 1] = part()
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
     """Layers, of which the first that has an answer gives it. Reads only; never the working folder."""
 
-    layers: tuple[Layer, ...]
+    layers: Sequence[Layer]
 
     def over(self, path: Path) -> Store:
         """The same store with the database at `path` laid over it."""
-        return Store((Layer(str(path), Database(path)), *self.layers))
+        layers = self.layers if isinstance(self.layers, Layers) else Layers(self.layers)
+        return Store(layers.under(Layer(str(path), Database(path))))
 
     def kernels(self) -> tuple[str, ...]:
         """The ids of the kernels that a layer knows, sorted."""
@@ -59,9 +107,11 @@ class Store:
         `more` holds ids that are known elsewhere. Raises AmbiguousKernelError where several kernels
         have the bare name, UnknownNameError, with the nearest, where none has.
         """
-        ids = {*self.kernels(), *more}
-        if name in ids:
+        elsewhere = set(more)
+        # A full id needs no more layers than hold it.
+        if name in elsewhere or any(name in layer.database.kernels() for layer in self.layers):
             return name
+        ids = {*self.kernels(), *elsewhere}
         found = [kernel_id for kernel_id in ids if kernel_id.rpartition(".")[2] == name]
         if len(found) > 1:
             raise AmbiguousKernelError(name, found)
@@ -86,19 +136,31 @@ class Store:
 
 
 def default_store(settings: HasPath) -> Store:
-    """The store of a process: the databases of `LFBO_AOT_PATH`, the user's, the built-in one.
+    """The store of a process: `LFBO_AOT_PATH`, the user's, installed data packages, the built-in one.
 
-    A folder of `LFBO_AOT_PATH` that isn't there is warned of, and is an empty layer.
+    A folder of `LFBO_AOT_PATH` that isn't there is warned of, and is an empty layer. Data packages
+    are searched for when a look-up gets there.
     """
-    layers: list[Layer] = []
+    layers: list[Layer | Callable[[], Sequence[Layer]]] = []
     for path in settings.path:
         if not path.is_dir():
             logger.warning("LFBO_AOT_PATH names %s, which is no folder; it is passed over", path)
         layers.append(Layer(str(path), Database(path)))
     layers.append(Layer(USER, Database(user_database())))
-    # Installed data packages (entry points `lfbo_aot.databases`) will stand here.
+    layers.append(package_layers)
     layers.append(Layer(BUILT_IN, Database(built_in_database())))
-    return Store(tuple(layers))
+    return Store(Layers(layers))
+
+
+def package_layers() -> tuple[Layer, ...]:
+    """The databases of installed data packages, by the distributions' names."""
+    from lfbo_aot.database.installed import data_packages
+
+    return tuple(
+        Layer(f"package {package.name}", Database(package.path), package=True)
+        for package in data_packages()
+        if package.path is not None
+    )
 
 
 def user_database() -> Path:

@@ -30,7 +30,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Problem", "verify"]
 
-_BESIDE = ("__init__.py", "__pycache__", "manifest.json", ".gitattributes", ".gitignore")
+_BESIDE = (
+    "__init__.py",
+    "__pycache__",
+    "manifest.json",
+    "origins.jsonl",
+    ".gitattributes",
+    ".gitignore",
+)
 
 
 def verify(path: Path) -> tuple[Problem, ...]:

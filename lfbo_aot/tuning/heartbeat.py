@@ -18,6 +18,8 @@ import time
 from typing import TYPE_CHECKING
 from typing import Any
 
+from lfbo_aot.tuning.folders import runs_folder
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from lfbo_aot.tuning.run import Watcher
 
 SCHEMA = 1
-RUNS = "runs"
 WAITING = "waiting"
 RUNNING = "running"
 HELD = "held"
@@ -59,7 +60,7 @@ class Heartbeat:
         options: Options,
     ) -> None:
         self._watcher = watcher
-        self._folder = state / RUNS
+        self._folder = runs_folder(state)
         self._path = self._folder / f"{this_host()}-{os.getpid()}.json"
         self._options = options
         now = time.time()

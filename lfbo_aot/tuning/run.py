@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from dataclasses import dataclass
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -21,6 +20,9 @@ from lfbo_aot.tuning.bucket import Task
 from lfbo_aot.tuning.entries import check_shards
 from lfbo_aot.tuning.entries import make_entry
 from lfbo_aot.tuning.entries import seeds
+from lfbo_aot.tuning.folders import journal_path
+from lfbo_aot.tuning.folders import lock_of
+from lfbo_aot.tuning.heartbeat import Heartbeat
 from lfbo_aot.tuning.limits import Limits
 
 if TYPE_CHECKING:
@@ -117,7 +119,9 @@ def tune(
     merged into; TuningError where `into` or `state` can't be written.
     """
     todo = [item for item in plan if item.why]
-    run = _Run(device, into, state, options or Options(), watcher or Silence())
+    options, watcher = options or Options(), watcher or Silence()
+    beat = Heartbeat(watcher, plan, device.id, into=into, state=state, options=options)
+    run = _Run(device, into, state, options, beat)
     run.summary.results += [Result(item, "held", item.held) for item in plan if not item.why]
     started = device.clock()
     try:
@@ -125,6 +129,8 @@ def tune(
             for kernel_id in sorted({item.spec.kernel_id for item in todo}):
                 locks.enter_context(_locked(journal_path(state, device.id, kernel_id)))
             check_shards(into, device.id, todo)
+            if todo:
+                locks.enter_context(beat)
             _declare(into, todo)
             run.all(todo)
     except OSError as error:
@@ -145,12 +151,12 @@ def _locked(journal: Path) -> Iterator[None]:
     from filelock import Timeout
 
     journal.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(f"{journal}.lock", timeout=0)
+    lock = FileLock(lock_of(journal), timeout=0)
     try:
         lock.acquire()
     except Timeout:
         msg = (
-            f"another run is tuning {journal.stem} for this device (its lock: {journal}.lock); "
+            f"another run is tuning {journal.stem} for this device (its lock: {lock_of(journal)}); "
             "wait for it, or set LFBO_AOT_STATE to another folder"
         )
         raise JournalBusyError(msg) from None
@@ -254,9 +260,3 @@ def _declare(into: Path, items: Sequence[Item]) -> None:
     specs = {item.spec.kernel_id: item.spec for item in items}
     if specs:
         merge(into, {}, [Declaration.of(specs[kernel_id]) for kernel_id in sorted(specs)])
-
-
-def journal_path(state: Path, device: DeviceId, kernel_id: str) -> Path:
-    """Where the journal of one kernel on one device lies."""
-    folder = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{device.arch}_{device.name}")
-    return state / "journals" / folder / f"{kernel_id}.jsonl"

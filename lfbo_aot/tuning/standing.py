@@ -16,9 +16,12 @@ from typing import Any
 
 from lfbo_aot.database.journal import Journal
 from lfbo_aot.errors import DatabaseError
+from lfbo_aot.registry.devices import DeviceId
+from lfbo_aot.tuning.folders import journal_path
+from lfbo_aot.tuning.folders import lock_of
+from lfbo_aot.tuning.folders import runs_folder
 from lfbo_aot.tuning.heartbeat import HELD
 from lfbo_aot.tuning.heartbeat import RUNNING
-from lfbo_aot.tuning.heartbeat import RUNS
 from lfbo_aot.tuning.heartbeat import SCHEMA
 from lfbo_aot.tuning.heartbeat import WAITING
 from lfbo_aot.tuning.heartbeat import is_alive
@@ -101,9 +104,8 @@ def read_standing(state: Path, now: float | None = None) -> Standing:
     now = time.time() if now is None else now
     damage: list[str] = []
     buckets: dict[tuple[str, str, str], BucketStanding] = {}
-    busy: set[tuple[str, str]] = set()
     for path in sorted(state.glob("journals/*/*.jsonl")):
-        locked = is_locked(path.with_name(f"{path.name}.lock"))
+        locked = is_locked(lock_of(path))
         records: list[Record] = []
         try:
             # One at a time: what stands before a damaged line is told.
@@ -112,11 +114,8 @@ def read_standing(state: Path, now: float | None = None) -> Standing:
             damage.append(str(error))
         for standing in _of_journal(records, locked=locked):
             buckets[standing.kernel_id, standing.device, standing.bucket] = standing
-            if locked:
-                busy.add((standing.kernel_id, standing.device))
-        if locked and not records:
-            busy.add((path.stem, ""))
-    runs = [run for path in sorted((state / RUNS).glob("*.json")) if (run := _run(path, now, busy))]
+    files = sorted(runs_folder(state).glob("*.json"))
+    runs = [run for file in files if (run := _run(state, file, now))]
     for run in runs:
         if run.alive:
             _add_plan(buckets, run, now)
@@ -181,17 +180,19 @@ def _of_bucket(
     return found
 
 
-def _run(path: Path, now: float, busy: set[tuple[str, str]]) -> RunStanding | None:
+def _run(state: Path, path: Path, now: float) -> RunStanding | None:
     """The run that a file tells of; None where it can't be read, as while it is deleted."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["schema"] > SCHEMA:
             return None
         rows = data["buckets"]
-        kernels = {row["kernel"] for row in rows}
         device, pid, host = data["device"], data["pid"], data["host"]
-        held = any((kernel, where) in busy for kernel in kernels for where in (device, ""))
-        alive = held and (is_alive(pid) if path.stem == f"{this_host()}-{pid}" else True)
+        kernels = {row["kernel"] for row in rows}
+        journals = [journal_path(state, DeviceId.parse(device), kernel) for kernel in kernels]
+        alive = any(is_locked(lock_of(journal)) for journal in journals)
+        # Another run may hold them by now.
+        alive = alive and (host != this_host() or is_alive(pid))
         states = [row["status"] for row in rows]
         ends = data["budget_ends"]
         return RunStanding(

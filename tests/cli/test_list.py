@@ -6,6 +6,7 @@ import pytest
 
 import lfbo_aot
 from lfbo_aot.cli.main import main
+from lfbo_aot.database import store
 from lfbo_aot.registry.devices import DeviceId
 
 pytestmark = pytest.mark.usefixtures("isolated")
@@ -15,7 +16,8 @@ B200 = DeviceId("sm100", "NVIDIA B200")
 
 
 @pytest.fixture
-def layers(tmp_path, write_database, make_entry):
+def layers(tmp_path, write_database, make_entry, monkeypatch):
+    monkeypatch.setattr(store, "built_in_database", lambda: tmp_path / "nothing-shipped")
     low = write_database(
         tmp_path / "low",
         {

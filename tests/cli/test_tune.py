@@ -272,7 +272,7 @@ def test_another_run_of_the_same_kernel(device, tune, tmp_path):
     from filelock import FileLock
 
     from lfbo_aot.registry.devices import INTERPRETER
-    from lfbo_aot.tuning.run import journal_path
+    from lfbo_aot.tuning.folders import journal_path
 
     path = journal_path(tmp_path / "state", INTERPRETER, "mine.norm")
     path.parent.mkdir(parents=True)

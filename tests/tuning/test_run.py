@@ -17,10 +17,10 @@ from lfbo_aot.registry.devices import DeviceId
 from lfbo_aot.tuning import run as run_module
 from lfbo_aot.tuning.devices.device import Outcome
 from lfbo_aot.tuning.devices.replay import ReplayDevice
+from lfbo_aot.tuning.folders import journal_path
 from lfbo_aot.tuning.plan import make_plan
 from lfbo_aot.tuning.run import Options
 from lfbo_aot.tuning.run import Silence
-from lfbo_aot.tuning.run import journal_path
 from lfbo_aot.tuning.run import tune
 
 H200 = DeviceId("sm90", "NVIDIA H200")
