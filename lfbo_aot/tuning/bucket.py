@@ -65,8 +65,6 @@ class Manner:
     algorithm: str = "lfbo"
     rounds: int = 60
     """Of the final measurement."""
-    n_initial: int | None = None
-    """Points that a search starts from; None: as many as its trials allow."""
     fresh: bool = False
     """Whether to ignore what the journal holds."""
 
@@ -124,8 +122,7 @@ class BucketSearch:
         # A search that was interrupted goes on from the start that it had.
         before = {} if manner.fresh else journaling.unfinished(own, asked)
         seeds = before.get("seeds", list(task.seeds))
-        n_initial = before.get("n_initial", manner.n_initial)
-        self._options = LFBOOptions(max_trials=limits.trials, n_initial=n_initial)
+        self._options = LFBOOptions(max_trials=limits.trials)
         self.opened = device.open(task.spec, task.shape, seeds)
         # From here: how long workers take to start says nothing of the bucket.
         self._limits = limits.within(seconds)
@@ -135,7 +132,6 @@ class BucketSearch:
             "versions": self.opened.versions,
             "space": self._space.to_json(),
             "seeds": seeds,
-            "n_initial": n_initial,
         }
         if manner.fresh or not self._resume(own):
             self._begin(own, journaling.next_number(records))

@@ -151,7 +151,8 @@ def _locked(journal: Path) -> Iterator[None]:
     from filelock import Timeout
 
     journal.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(lock_of(journal), timeout=0)
+    # `status` holds the lock for an instant to see whether a run does.
+    lock = FileLock(lock_of(journal), timeout=1.0)
     try:
         lock.acquire()
     except Timeout:
@@ -216,7 +217,6 @@ class _Run:
                 seed=options.seed,
                 algorithm=options.algorithm,
                 rounds=options.rounds,
-                n_initial=_start_points(options, share_s),
                 fresh=options.fresh,
             ),
             self._limits,
@@ -243,16 +243,6 @@ def _share(limits: Limits, options: Options, buckets_left: int) -> float | None:
     shares = [options.per_bucket_s, None if left is None else left / buckets_left]
     given = [share for share in shares if share is not None]
     return min(given) * (1.0 - FINAL_SHARE) if given else None
-
-
-def _start_points(options: Options, share_s: float | None) -> int | None:
-    """How many points a search of `share_s` seconds starts from; None: as many as its trials allow.
-
-    Some ten trials a second are made, of which a fifth may be spent before the search is guided.
-    """
-    if options.trials is not None or share_s is None:
-        return None
-    return int(min(100.0, max(10.0, 2.0 * share_s)))
 
 
 def _declare(into: Path, items: Sequence[Item]) -> None:
