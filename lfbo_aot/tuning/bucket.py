@@ -209,8 +209,11 @@ class BucketSearch:
             if not self._propose() and not progress.outstanding:
                 limit = self._limits.trials
                 return "trials" if limit and progress.trials >= limit else "converged"
-            for outcome in self._device.wait(self._pause_s()):
+            outcomes = self._device.wait(self._pause_s())
+            for outcome in outcomes:
                 self._take(outcome)
+            if not outcomes:
+                self._report("search")  # whoever watches sees that it still runs
 
     def _propose(self) -> bool:
         """Ask for as many points as the device has room for; whether more may come of asking."""

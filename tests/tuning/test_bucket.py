@@ -242,7 +242,7 @@ def test_a_search_of_another_seed_repeats_nothing(search_of, journal_of):
     # What was known counts for the choice, not for the trials of this search.
     assert second.choice.latency_us <= first.choice.latency_us
     assert second.search["trials"] == 40
-    assert [s.trials for s in steps] == [*range(1, 41), 40]
+    assert [*dict.fromkeys(s.trials for s in steps)] == [*range(1, 41)]
     ours = {r["status"] for r in told(records) if r["session"] == 2}
     assert set(steps[-1].failures) <= ours
     assert sum(second.failures.values()) > sum(steps[-1].failures.values())
