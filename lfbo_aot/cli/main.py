@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PROGRAM = "lfbo-aot"
+_DESCRIPTION = (
+    "Ahead-of-time tuning for Helion GPU kernels. "
+    "Exit status: 0 done; 1 it ran, and the answer is no; 2 wrong use."
+)
 COMMANDS = {
     "tune": "tune the declared kernels on the device here",
     "list": "list the entries of the databases",
@@ -67,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    parser = Parser(prog=PROGRAM, description=__doc__, allow_abbrev=False)
+    parser = Parser(prog=PROGRAM, description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version, and stop")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     word = next((w for w in words if not w.startswith("-")), None)

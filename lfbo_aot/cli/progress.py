@@ -44,8 +44,10 @@ def result_text(result: Result) -> str:
         what = f"{gain_text(entry.latency_us, entry.default_us)}, the default is the best found"
     else:
         what = gain_text(entry.latency_us, entry.default_us)
-    trials = entry.search.get("trials", 0)
-    return f"{head}: {what}, {trials} trials in {result.seconds:.0f} s"
+    trials = f"{entry.search.get('trials', 0)} trials"
+    if recalled := entry.search.get("recalled"):
+        trials += f" and {recalled} of earlier runs"
+    return f"{head}: {what}, {trials} in {result.seconds:.0f} s"
 
 
 def step_text(step: Step) -> str:

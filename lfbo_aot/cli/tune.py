@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         return _list(plan, device, why, into, as_json=args.json)
     _say(f"device {device} ({why}); database {into}", args)
     if not any(item.why for item in plan):
-        _say(f"nothing to do: all {len(plan)} buckets are held", args)
+        _say(f"nothing to do: all {len(plan)} buckets are held (--again tunes them anew)", args)
         return _print_summary([], len(plan), device, into, args)
     summary = _tune(plan, device, into, settings.state_folder, args)
     if summary is None:
@@ -116,8 +116,11 @@ def _check_plan(
         _say(f"left out, {text}", args)
     if not plan:
         dims = " ".join(word for word in args.dims if "=" in word)
-        kind = "small shape" if device == INTERPRETER else "declared bucket"
-        msg = f"no {kind} of {', '.join(s.kernel_id for s in specs)} holds {dims}"
+        names = ", ".join(s.kernel_id for s in specs)
+        msg = f"no declared bucket of {names} holds {dims}"
+        if device == INTERPRETER:
+            msg = f"no small= shape of {names} holds {dims}; on this machine the interpreter tunes"
+            msg += ", and it tunes at those only (--device gpu: on a GPU)"
         raise UsageError(msg)
 
 
@@ -272,11 +275,14 @@ def _print_summary(
         )
         return int(bool(bad))
     for result in bad:
-        print(result_text(result))
+        if not result.seconds:  # those that were begun have been shown
+            print(result_text(result))
     tuned = sum(r.status == "tuned" for r in results)
     print(f"{tuned} tuned, {held} held before, {len(bad)} missing; database {into}")
-    if bad:
-        print("run the same command again to go on with the missing ones")
+    if any(r.status == "unfinished" for r in bad):
+        print("run the same command again to go on with the unfinished ones, or with more time")
+    if any(r.status == "failed" for r in bad):
+        print("what failed will fail again until its reason is mended")
     return int(bool(bad))
 
 

@@ -10,7 +10,8 @@ from lfbo_aot.errors import UnknownNameError
 
 MIB = 1 << 20
 INTERPRETER_ARCH = "cpu-interpreter"
-_NVIDIA = re.compile(r"sm_?([0-9]+)[a-z]?")
+_NVIDIA = re.compile(r"sm_?([0-9]{2,3})[af]?")
+_NVIDIA_LIKE = re.compile(r"sm_?[0-9].*|[0-9]+")
 _SAFE = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
@@ -194,6 +195,8 @@ def _normal(text: str) -> str | None:
     nvidia = _NVIDIA.fullmatch(arch)
     if nvidia:
         return f"sm{nvidia[1]}"
+    if _NVIDIA_LIKE.fullmatch(arch):
+        return None  # a slip of the pen: it would be an arch that nothing runs on
     return arch if _SAFE.fullmatch(arch) else None
 
 

@@ -36,7 +36,7 @@ def miss_reason(store: Store, request: Request) -> str:
     if device is not None and device not in KNOWN:
         parts.append(f"{device} isn't among the known devices")
     if request.buckets is not None and request.shape and not _declared(request):
-        parts.append("the shape is outside every declared bucket, so widen the kernel's dims")
+        parts.append("the shape is outside every declared bucket, so widen the kernel's dims first")
     parts.append(f"tune it: {tune_command(request)}")
     return "; ".join(parts)
 
@@ -44,7 +44,10 @@ def miss_reason(store: Store, request: Request) -> str:
 def tune_command(request: Request) -> str:
     """The command line that tunes what was asked, to be run on the device that it is for."""
     dims = (f"{name}={value_text(value)}" for name, value in request.shape.items())
-    return shlex.join(["lfbo-aot", "tune", request.kernel_id, *dims])
+    command = shlex.join(["lfbo-aot", "tune", request.kernel_id, *dims])
+    # Whether a package announces its kernels can't be told here without looking at all of them.
+    own = request.kernel_id.startswith("lfbo_aot.")
+    return command if own else f"{command} (with --module where no package announces it)"
 
 
 def nearest_key(store: Store, request: Request) -> str | None:

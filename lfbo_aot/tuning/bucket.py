@@ -192,6 +192,7 @@ class BucketSearch:
         self._progress.trials = 0
         self._progress.recalled_failures = self._progress.failures
         self._progress.failures = {}
+        self._progress.recalled = len(known)
         return len(known)
 
     def run(self) -> Found:
@@ -308,6 +309,8 @@ class BucketSearch:
             "seed": self._manner.seed,
             "ended": ended,
         }
+        if progress.recalled:
+            search["recalled"] = progress.recalled
         failures = Counter(progress.recalled_failures) + Counter(progress.failures)
         return Found(self.opened, choice, search, dict(failures), self._candidate_ran, reason)
 

@@ -56,6 +56,8 @@ class Progress:
     told: set[Point] = field(default_factory=set)
     """Every point that something is known of."""
     failures: dict[str, int] = field(default_factory=dict)
+    recalled: int = 0
+    """How many trials of earlier sessions the search knew from the start."""
     recalled_failures: dict[str, int] = field(default_factory=dict)
     """Those that earlier sessions met."""
     seconds: float = 0.0

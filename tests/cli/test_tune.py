@@ -92,7 +92,7 @@ def test_everything_declared_is_tuned_and_then_held(device, tune, tmp_path):
     status, out, _ = tune("norm")
     assert status == 0
     assert lines(out)[1:] == [
-        "nothing to do: all 2 buckets are held",
+        "nothing to do: all 2 buckets are held (--again tunes them anew)",
         f"0 tuned, 2 held before, 0 missing; database {tmp_path / 'db'}",
     ]
     assert len(device.started) == 1
@@ -144,7 +144,7 @@ def test_no_budget(device, tune, tmp_path):
         "unfinished norm m=4 dtype=float32: the budget is spent",
         "unfinished norm m=8 dtype=float32: the budget is spent",
         f"0 tuned, 0 held before, 2 missing; database {tmp_path / 'db'}",
-        "run the same command again to go on with the missing ones",
+        "run the same command again to go on with the unfinished ones, or with more time",
     ]
 
 
@@ -174,8 +174,8 @@ def test_kernels_without_small_shapes_are_named(device, tune):
     [
         (["nrm"], "unknown kernel 'nrm'. Did you mean 'mine.norm'?"),
         (["norm", "mm=4"], "unknown dim 'mm'"),
-        (["norm", "m=5"], "no small shape of mine.norm holds m=5"),
-        (["norm", "m=four"], "no small shape of mine.norm holds m=four"),
+        (["norm", "m=5"], "no small= shape of mine.norm holds m=5"),
+        (["norm", "m=four"], "no small= shape of mine.norm holds m=four"),
         (["norm", "m=1..4"], "m=1..4 is an interval; give one value"),
         (["norm", "m="], "'m=' isn't written dim=value"),
         (["norm", "m=4,"], "'m=' isn't written dim=value"),
