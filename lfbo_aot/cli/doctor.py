@@ -10,15 +10,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from typing import Any
 
+from lfbo_aot.buildstep.manifest import told
+from lfbo_aot.buildstep.manifest import told_lines
 from lfbo_aot.cli.arguments import add_database
 from lfbo_aot.cli.arguments import pick_store
+from lfbo_aot.database.installed import data_packages
+from lfbo_aot.database.manifest import read_manifest
 from lfbo_aot.database.verify import verify
+from lfbo_aot.errors import DatabaseError
 from lfbo_aot.registry.devices import known
 from lfbo_aot.runtime import settings as runtime_settings
 
 if TYPE_CHECKING:
     import argparse
 
+    from lfbo_aot.database.database import Database
     from lfbo_aot.database.store import Layer
     from lfbo_aot.registry.devices import DeviceId
 
@@ -38,6 +44,8 @@ class LayerReport:
     entries: dict[str, int]
     """How many, by device."""
     problems: tuple[str, ...]
+    build: dict[str, Any] | None = None
+    """What the package's manifest says of its build."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -73,6 +81,11 @@ def run(args: argparse.Namespace) -> int:
         "state": str(current.state_folder),
         "policy": current.policy,
         "layers": [_layer_json(layer) for layer in layers],
+        "passed_over": [
+            {"package": found.name, "reason": found.reason}
+            for found in data_packages()
+            if found.path is None
+        ],
         "advice": advice,
     }
     print(json.dumps(data, indent=2) if args.json else "\n".join(_text(data, devices)))
@@ -102,7 +115,18 @@ def _report(layer: Layer) -> LayerReport:
                 device = f"{arch}/{name}"
                 counts[device] = counts.get(device, 0) + len(shard.boxes(name))
     path = database.path
-    return LayerReport(layer.name, str(path), path.is_dir(), counts, tuple(problems))
+    return LayerReport(
+        layer.name, str(path), path.is_dir(), counts, tuple(problems), _build(database)
+    )
+
+
+def _build(database: Database) -> dict[str, Any] | None:
+    """What a build wrote into the database; None where it wasn't built, or that can't be read."""
+    try:
+        found = read_manifest(database.path)
+    except DatabaseError:
+        return None  # the store has said so
+    return None if found is None else told(found)
 
 
 def _advice(
@@ -141,6 +165,7 @@ def _layer_json(layer: LayerReport) -> dict[str, Any]:
         "exists": layer.exists,
         "entries": layer.entries,
         "problems": list(layer.problems),
+        "build": layer.build,
     }
 
 
@@ -161,5 +186,9 @@ def _text(data: dict[str, Any], devices: list[DeviceId]) -> list[str]:
         for device, count in sorted(layer["entries"].items()):
             lines.append(f"           {count} entries for {device}")
         lines += [f"           damaged: {problem}" for problem in layer["problems"][:_SHOWN]]
+        if layer["build"]:
+            lines += [f"           {line}" for line in told_lines(layer["build"])]
+    for found in data["passed_over"]:
+        lines.append(f"passed over: package {found['package']}: {found['reason']}")
     advice = data["advice"] or ["entries for the device here can be served"]
     return [*lines, *(f"=> {line}" for line in advice)]

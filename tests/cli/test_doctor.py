@@ -26,7 +26,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[DeviceId], None]:
     """Let the machine have a GPU: asking for one takes a process and a driver."""
 
     def have(device: DeviceId) -> None:
-        found = probe.Survey((probe.Gpu(0, device, 132, 1 << 37),), f"torch sees {device}")
+        found = probe.Survey((probe.Gpu(0, device),), f"torch sees {device}")
         monkeypatch.setattr(probe, "survey", lambda: found)
 
     return have

@@ -1,0 +1,69 @@
+"""What the last build of a project was told, for one whose inputs are all the same.
+
+To import torch and Helion takes seconds; a build that has nothing to tune, and can know that,
+shouldn't. Only answers that leave nothing missing are kept, and only for archs that are named: else
+what is complete depends on the GPU of the machine, and a home folder may be shared by several.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lfbo_aot
+from lfbo_aot.buildstep.ask import MISSING
+from lfbo_aot.buildstep.ask import Answer
+from lfbo_aot.buildstep.target import database_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lfbo_aot.buildstep.ask import Request
+    from lfbo_aot.buildstep.interpreter import Interpreter
+
+
+def fingerprint(request: Request, interpreter: Interpreter, root: Path) -> str:
+    """A digest of all that the answer to `request` follows from: text of files, never their paths."""
+    tops = sorted({name.partition(".")[0] for name in request.modules})
+    source = Path(request.source)
+    digest = hashlib.sha256()
+    asked = [request.modules, request.archs, request.device, request.trials, request.tune]
+    digest.update(json.dumps([asked, interpreter.program]).encode())
+    for top in tops:
+        _add(digest, root, [*(root / top).rglob("*.py"), *root.glob(f"{top}.py")])
+    library = Path(str(lfbo_aot.__file__)).parent
+    _add(digest, library, library.rglob("*.py"))
+    _add(digest, source, [source / name for name in database_files(source)])
+    return digest.hexdigest()
+
+
+def _add(digest: hashlib._Hash, top: Path, files: Iterable[Path]) -> None:
+    for file in sorted(files):
+        content = file.read_bytes()
+        digest.update(f"{file.relative_to(top).as_posix()} {len(content)}\n".encode() + content)
+
+
+def recall(folder: Path, digest: str) -> Answer | None:
+    """The answer kept in `folder` for the same inputs; None where there is none."""
+    try:
+        return Answer.read(_file(folder, digest))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # what can't be read is asked again
+
+
+def remember(folder: Path, digest: str, request: Request, answer: Answer) -> None:
+    """Keep a complete answer, in place of that of other inputs."""
+    missing = any(row.status == MISSING for row in answer.rows)
+    if missing or not answer.rows or answer.failed_modules or not request.archs:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.json"):
+        old.unlink(missing_ok=True)
+    answer.device = None  # the next build tunes nothing
+    answer.write(_file(folder, digest))
+
+
+def _file(folder: Path, digest: str) -> Path:
+    return folder / f"{digest}.json"

@@ -1,0 +1,3 @@
+"""A module that can't be imported."""
+
+import no_such_module  # noqa: F401
