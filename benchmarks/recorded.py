@@ -108,3 +108,19 @@ def recordings(path: Path = DATA) -> tuple[Recording, ...]:
         Recording(kernel, shape, found, tuple(trials.get(key, ())))
         for key, (kernel, shape, found) in spaces.items()
     )
+
+
+def space_records(path: Path = DATA) -> dict[str, Mapping[str, Any]]:
+    """The `space` records by `kernel-AxBxC`, the sizes those of the shape."""
+    found: dict[str, Mapping[str, Any]] = {}
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            record = json.loads(line)
+            if record["record"] == "space":
+                found.setdefault(pair_name(record["kernel"], record["shape"]), record)
+    return found
+
+
+def pair_name(kernel: str, shape: Mapping[str, object]) -> str:
+    """`softmax-4096x2560` for a softmax of that size."""
+    return f"{kernel}-" + "x".join(str(v) for v in shape.values() if isinstance(v, int))

@@ -1,4 +1,4 @@
-"""What a search may be told to do differently. Defaults are the published algorithm's where it has one."""
+"""What a search may be told to do differently. docs/search.md says why the defaults are what they are."""
 
 from __future__ import annotations
 
@@ -9,6 +9,23 @@ from typing import get_args
 
 Weights: TypeAlias = Literal["log_gap", "raw_gap", "none"]
 Negatives: TypeAlias = Literal["others", "all"]
+Walk: TypeAlias = Literal["shared", "copies"]
+
+_START = 15
+_LEAST = {
+    "max_failures": 1,
+    "min_trials": 2,
+    "min_good": 1,
+    "trees": 1,
+    "max_training": 20,
+    "refit_every": 1,
+    "copies": 1,
+    "neighbours": 1,
+    "radius": 1,
+    "patience": 1,
+    "max_trials": 1,
+    "n_initial": 1,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +34,9 @@ class LFBOOptions:
 
     The start
         `max_trials`: points that `ask` gives at most, None for no limit. `n_initial`: points tried
-        before copies start, the default and the seeds among them; None for 100, or a quarter of
+        before neighbours are, the default and the seeds among them; None for 15, or a quarter of
         `max_trials` if that is less (but 10, if there are so many). `launch_share`: share of them
-        that must be told before copies start; until then `ask` goes on with random points.
+        that must be told before that; until then `ask` goes on with random points.
         `max_failures`: the search gives up after so many trials of which none succeeded.
     Labels and weights
         `quantile`: share of the readings that is good. `min_trials`: readings needed for labels.
@@ -29,11 +46,13 @@ class LFBOOptions:
     The model
         `trees`; `max_training`: rows to fit to at most; `refit_every` results, or `refit_growth`
         times the rows of the last fit if that is more, lead to a new fit.
-    Copies
-        `copies` of the pattern search; a copy draws `neighbours` with `radius`, has the best
-        `share` of them tried, then draws anew; it ends after `patience` results without a gain of
-        `min_delta` (relative). `diversity`: how much likeness to points already picked costs;
-        0 turns it off.
+    The walk
+        `walk`: neighbours of the best `copies` points in one pool (`shared`), or `copies` that walk
+        each on its own, as published (`copies`; pattern search always walks so). A pool, or a copy,
+        draws `neighbours` with `radius`, has the best `share` of them tried, then draws anew. A
+        copy ends after `patience` results without a gain of `min_delta` (relative), the shared walk
+        after `copies` times as many. `diversity`: how much likeness to points already picked
+        costs; 0 turns it off.
     """
 
     max_trials: int | None = None
@@ -53,26 +72,13 @@ class LFBOOptions:
     neighbours: int = 300
     share: float = 0.1
     radius: int = 2
-    patience: int = 30
+    patience: int = 60
     min_delta: float = 0.005
     diversity: float = 1.0
+    walk: Walk = "shared"
 
     def __post_init__(self) -> None:
-        least = {
-            "max_failures": 1,
-            "min_trials": 2,
-            "min_good": 1,
-            "trees": 1,
-            "max_training": 20,
-            "refit_every": 1,
-            "copies": 1,
-            "neighbours": 1,
-            "radius": 1,
-            "patience": 1,
-            "max_trials": 1,
-            "n_initial": 1,
-        }
-        for name, low in least.items():
+        for name, low in _LEAST.items():
             value = getattr(self, name)
             if value is None and name in ("max_trials", "n_initial"):
                 continue
@@ -84,10 +90,9 @@ class LFBOOptions:
         for name in ("refit_growth", "min_delta", "diversity"):
             if not 0 <= getattr(self, name) < float("inf"):
                 self._refuse(name, "0 or more")
-        if self.weights not in get_args(Weights):
-            self._refuse("weights", "one of " + ", ".join(get_args(Weights)))
-        if self.negatives not in get_args(Negatives):
-            self._refuse("negatives", "one of " + ", ".join(get_args(Negatives)))
+        for name, kind in (("weights", Weights), ("negatives", Negatives), ("walk", Walk)):
+            if getattr(self, name) not in get_args(kind):
+                self._refuse(name, "one of " + ", ".join(get_args(kind)))
 
     def _refuse(self, name: str, wanted: str) -> None:
         msg = f"option {name}={getattr(self, name)!r}: must be {wanted}"
@@ -95,9 +100,9 @@ class LFBOOptions:
 
     @property
     def start_points(self) -> int:
-        """How many points are tried before copies start."""
+        """How many points are tried before neighbours are."""
         if self.n_initial is not None:
             return self.n_initial
         if self.max_trials is None:
-            return 100
-        return min(100, max(10, self.max_trials // 4))
+            return _START
+        return min(_START, max(10, self.max_trials // 4))

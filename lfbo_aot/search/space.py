@@ -26,6 +26,7 @@ from lfbo_aot.search.values import Json
 from lfbo_aot.search.values import Tunable
 from lfbo_aot.search.values import Value
 from lfbo_aot.search.values import same
+from lfbo_aot.search.variation import Variation
 
 __all__ = [
     "Choice",
@@ -172,6 +173,15 @@ class Space:
     ) -> list[Point]:
         """Up to `count` distinct random neighbours of a canonical point; see `neighbourhood`."""
         around = Neighbourhood(self.tunables, point, self.active(point), radius)
+        drawn = dict.fromkeys(map(self._settle, around.draw(rng, count)))
+        drawn.pop(point, None)
+        return list(drawn)
+
+    def variations(
+        self, point: Point, rng: np.random.Generator, radius: int, count: int = 1
+    ) -> list[Point]:
+        """Up to `count` distinct random variations of a canonical point; see `variation`."""
+        around = Variation(self.tunables, point, self.active(point), radius)
         drawn = dict.fromkeys(map(self._settle, around.draw(rng, count)))
         drawn.pop(point, None)
         return list(drawn)

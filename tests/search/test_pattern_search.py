@@ -257,7 +257,7 @@ def test_every_variant_runs_and_chooses_otherwise(variant, space, run):
 
     plainly, varied = asked(), asked(**variant)
     assert len(varied) == 120
-    assert plainly[:30] == varied[:30]
+    assert plainly[:15] == varied[:15]
     assert plainly != varied
 
 
