@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import io
 import os
 from pathlib import Path
 
@@ -107,3 +109,26 @@ def isolated(monkeypatch, tmp_path):
     state.refresh()
     notices.forget()
     misses.forget()
+
+
+@pytest.fixture
+def closed(monkeypatch):
+    """A function that closes a folder to this process, as its mode can't to one that is root's."""
+    folders: list[Path] = []
+
+    def refuse(path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    def guarded(real, *, itself):
+        def call(path, *args, **kwargs):
+            inside = isinstance(path, (str, Path)) and Path(path).parents
+            if inside and any(f in inside or (itself and f == Path(path)) for f in folders):
+                refuse(path)
+            return real(path, *args, **kwargs)
+
+        return call
+
+    for name, itself in (("stat", False), ("lstat", False), ("listdir", True), ("scandir", True)):
+        monkeypatch.setattr(os, name, guarded(getattr(os, name), itself=itself))
+    monkeypatch.setattr(io, "open", guarded(io.open, itself=False))
+    return folders.append

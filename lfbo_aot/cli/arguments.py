@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lfbo_aot.database.store import is_missing
 from lfbo_aot.errors import AmbiguousKernelError
 from lfbo_aot.errors import DatabaseError
 from lfbo_aot.errors import LfboAotError
@@ -69,7 +70,7 @@ def pick_store(database: Path | None) -> Store:
 
 def existing_folder(path: Path) -> Path:
     """`path` as an absolute path; UsageError where it is no folder."""
-    if not path.is_dir():
+    if is_missing(path):
         msg = f"no such folder: {path}"
         raise UsageError(msg)
     return path.absolute()

@@ -10,6 +10,7 @@ from lfbo_aot.cli.arguments import UsageError
 from lfbo_aot.cli.arguments import add_database
 from lfbo_aot.cli.arguments import parse_dims
 from lfbo_aot.cli.arguments import pick_store
+from lfbo_aot.cli.streams import json_text
 from lfbo_aot.database.frozen import thaw
 from lfbo_aot.runtime import state
 from lfbo_aot.runtime.lookup import look_up
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     request = make_request(store, args.kernel, shape, args.arch, None)
     resolution = look_up(store, request, args.policy or state.policy()).resolution
     if args.json:
-        print(json.dumps(_as_json(request, resolution), indent=2, ensure_ascii=False))
+        print(json_text(_as_json(request, resolution)))
     else:
         print("\n".join(_as_text(request, resolution)))
     return int(resolution.status == DEFAULT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,11 +11,12 @@ from lfbo_aot.cli.arguments import UsageError
 from lfbo_aot.cli.arguments import add_database
 from lfbo_aot.cli.arguments import parse_dims
 from lfbo_aot.cli.arguments import pick_store
+from lfbo_aot.cli.streams import json_text
 from lfbo_aot.errors import DatabaseError
 from lfbo_aot.errors import UnknownNameError
 from lfbo_aot.registry.buckets import part_contains
 from lfbo_aot.registry.devices import DeviceId
-from lfbo_aot.registry.devices import parse_target
+from lfbo_aot.runtime.request import find_target
 
 if TYPE_CHECKING:
     import argparse
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     store = pick_store(args.database)
     kernels = (store.find(names[0]),) if names else store.kernels()
     _check_dims(store, kernels, shape)
-    target = None if args.arch is None else parse_target(args.arch)
+    target = None if args.arch is None else find_target(store, args.arch)
     damage: list[str] = []
     rows = [
         row
@@ -66,8 +66,10 @@ def run(args: argparse.Namespace) -> int:
         for layer in store.layers
         for row in _rows(layer, kernel_id, target, shape, damage)
     ]
+    closed = {str(e): None for layer in store.layers for e in layer.database.unreadable()}
+    damage = [*closed, *damage]
     if args.json:
-        print(json.dumps([row.as_json() for row in rows], indent=2, ensure_ascii=False))
+        print(json_text([row.as_json() for row in rows]))
     else:
         print(_table(rows))
     for text in damage:

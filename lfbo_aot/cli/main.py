@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from typing import TYPE_CHECKING
 from typing import NoReturn
 
+from lfbo_aot.cli import streams
 from lfbo_aot.errors import DatabaseError
 from lfbo_aot.errors import DeviceUnavailableError
 from lfbo_aot.errors import LfboAotError
@@ -41,6 +41,8 @@ COMMANDS = {
 }
 MODULES = {"import": "import_"}
 """Of commands whose name can't be a module's."""
+_ANSWERS = ("list", "get", "verify", "status", "doctor")
+"""Commands that do nothing but print."""
 _ANSWER_IS_NO = (DatabaseError, DeviceUnavailableError, MissError, TuningError)
 
 
@@ -54,8 +56,9 @@ class Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (without the program's name); returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
+    has_output = streams.prepare()
     try:
-        return _run(words)
+        return _run(words, has_output=has_output)
     except SystemExit as stop:  # argparse: help was shown, or the use was wrong
         return stop.code if isinstance(stop.code, int) else 2
     except LfboAotError as error:
@@ -63,14 +66,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1 if isinstance(error, _ANSWER_IS_NO) else 2
     except BrokenPipeError:
         # The reader, such as `head`, has seen enough. Nothing may be flushed into the closed pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.drop_output()
         return 0
+    except OSError as error:
+        if error.filename is None:  # else it isn't about the output
+            streams.drop_output()
+            error = OSError(f"standard output can't be written: {error.strerror}")
+        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted", file=sys.stderr)
         return 130
 
 
-def _run(words: list[str]) -> int:
+def _run(words: list[str], *, has_output: bool) -> int:
     parser = Parser(prog=PROGRAM, description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version, and stop")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
@@ -85,6 +94,9 @@ def _run(words: list[str]) -> int:
         return 2
     if word not in COMMANDS:
         parser.error(f"unknown command {word!r}. {suggestion(word, COMMANDS)}".strip())
+    if word in _ANSWERS and not has_output:
+        print(f"{PROGRAM}: error: standard output is closed", file=sys.stderr)
+        return 1
     _log_to_stderr()
     module = importlib.import_module(f"lfbo_aot.cli.{MODULES.get(word, word)}")
     module.add_parser(commands)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
 
 from lfbo_aot.cli.arguments import existing_folder
+from lfbo_aot.cli.streams import json_text
 from lfbo_aot.database.database import Database
 from lfbo_aot.database.database import shard_path
 from lfbo_aot.database.problem import Problem
@@ -50,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         data = reports[-1]
         if args.database is None:
             data = {**data, "packages": reports[:-1]}
-        print(json.dumps(data, indent=2, ensure_ascii=False))
+        print(json_text(data))
     else:
         for report in reports:
             print("\n".join(_text(report)))
@@ -82,5 +84,9 @@ def _count(path: Path) -> tuple[int, int]:
     """How many shards the database has, and how many lines they hold."""
     database = Database(path)
     files = [shard_path(path, k, arch) for arch in database.archs() for k in database.kernels()]
-    contents = [file.read_bytes() for file in files if file.is_file()]
+    contents: list[bytes] = []
+    for file in files:
+        with contextlib.suppress(OSError):  # a problem of its own
+            if stat.S_ISREG(file.stat().st_mode):
+                contents.append(file.read_bytes())
     return len(contents), sum(content.count(b"\n") for content in contents)

@@ -12,6 +12,7 @@ from lfbo_aot.database.contents import Place
 from lfbo_aot.database.contents import folder_files
 from lfbo_aot.database.contents import read_files
 from lfbo_aot.database.merge import locked
+from lfbo_aot.database.merge import real_path
 from lfbo_aot.database.merge import write
 from lfbo_aot.errors import DatabaseError
 
@@ -92,7 +93,7 @@ def combine(into: Path, sources: Sequence[Contents], rule: str) -> Outcome:
     differ are conflicts, and nothing is written. The outcome depends on what the databases hold, and
     not on their order. Raises DatabaseError where `into` is damaged or can't be written.
     """
-    into = into.absolute()
+    into = real_path(into)
     try:
         with locked(into):
             plan = _Plan(rule, read_files(str(into), folder_files(into)), tuple(sources))

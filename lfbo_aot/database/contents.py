@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from typing import NamedTuple
 
 from lfbo_aot.database.database import KERNELS
+from lfbo_aot.database.database import Database
 from lfbo_aot.database.database import children
 from lfbo_aot.database.database import is_arch_folder
 from lfbo_aot.database.declaration import Declaration
@@ -90,6 +91,8 @@ def read_folder(path: Path) -> Contents:
 
 def folder_files(path: Path) -> dict[str, bytes]:
     """The declarations and shards of the database at `path`; none where there is no such folder."""
+    for error in Database(path).unreadable():
+        raise error
     found: dict[str, bytes] = {}
     for folder in children(path):
         if folder.name == KERNELS or is_arch_folder(folder):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 from lfbo_aot.database.declaration import Declaration
@@ -23,6 +25,7 @@ class Database:
         self._kernels: tuple[str, ...] | None = None
         self._declarations: dict[str, Declaration | DatabaseError | None] = {}
         self._shards: dict[tuple[str, str], Shard | None] = {}
+        self._unreadable: dict[Path, DatabaseError] = {}
 
     def __repr__(self) -> str:
         return f"Database({str(self.path)!r})"
@@ -30,17 +33,28 @@ class Database:
     def archs(self) -> tuple[str, ...]:
         """The archs that have a folder, sorted."""
         if self._archs is None:
-            self._archs = tuple(p.name for p in children(self.path) if is_arch_folder(p))
+            found = (p for p in self._children(self.path) if _may_be_arch(p.name))
+            self._archs = tuple(p.name for p in found if self._is_folder(p))
         return self._archs
 
     def kernels(self) -> tuple[str, ...]:
         """The ids of the kernels that have a declaration or a shard, sorted."""
         if self._kernels is None:
-            found = {p.stem for p in children(self.path / KERNELS) if p.suffix == ".json"}
-            for arch in self.archs():
-                found |= {p.stem for p in children(self.path / arch) if p.suffix == ".jsonl"}
+            archs = self.archs()
+            closed = self.path in self._unreadable  # said once, not of each folder in it
+            declared = [] if closed else self._children(self.path / KERNELS)
+            found = {p.stem for p in declared if p.suffix == ".json"}
+            for arch in archs:
+                held = (p for p in self._children(self.path / arch) if p.suffix == ".jsonl")
+                found |= {p.stem for p in held}
             self._kernels = tuple(sorted(found))
         return self._kernels
+
+    def unreadable(self, arch: str | None = None) -> tuple[DatabaseError, ...]:
+        """What of the database is there and can't be listed: for look-ups on `arch`, or all of it."""
+        self.kernels()
+        mine = None if arch is None else (self.path, self.path / arch)
+        return tuple(e for path, e in self._unreadable.items() if mine is None or path in mine)
 
     def declaration(self, kernel_id: str) -> Declaration | None:
         """What is declared of a kernel; None where nothing is, DatabaseError where it is damaged."""
@@ -57,12 +71,39 @@ class Database:
         if key not in self._shards:
             known = arch in self.archs() and kernel_id in self.kernels()
             path = shard_path(self.path, kernel_id, arch)
-            self._shards[key] = Shard(path) if known and path.is_file() else None
+            known = known and path.parent not in self._unreadable
+            # What is there and is no file, such as a broken link, says so when it is read.
+            self._shards[key] = Shard(path) if known and _may_exist(path) else None
         return self._shards[key]
+
+    def _children(self, folder: Path) -> list[Path]:
+        try:
+            return _sorted(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            self._note(folder, error)
+            return []
+
+    def _is_folder(self, path: Path) -> bool:
+        try:
+            return stat.S_ISDIR(path.stat().st_mode)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self._note(self.path, error)
+            return False
+
+    def _note(self, folder: Path, error: OSError) -> None:
+        reason = f"can't be read: {error.strerror or error}"
+        self._unreadable.setdefault(folder, DatabaseError(folder, reason))
 
     def _read_declaration(self, kernel_id: str) -> Declaration | DatabaseError | None:
         path = declaration_path(self.path, kernel_id)
-        if kernel_id not in self.kernels() or not path.is_file():
+        known = kernel_id in self.kernels()
+        if path.parent in self._unreadable:
+            return self._unreadable[path.parent]
+        if not known or not _may_exist(path):
             return None
         try:
             found = Declaration.read(path)
@@ -86,11 +127,30 @@ def declaration_path(root: Path, kernel_id: str) -> Path:
 def children(folder: Path) -> list[Path]:
     """What a folder holds, sorted by name; empty where it is no folder that can be read."""
     try:
-        return sorted(folder.iterdir(), key=lambda path: path.name)
+        return _sorted(folder)
     except OSError:
         return []
 
 
 def is_arch_folder(path: Path) -> bool:
     """Whether `path`, in a database's folder, is a folder of shards."""
-    return path.name != KERNELS and not path.name.startswith(("_", ".")) and path.is_dir()
+    return _may_be_arch(path.name) and os.path.isdir(path)  # noqa: PTH112 - is_dir() may raise
+
+
+def _may_exist(path: Path) -> bool:
+    """Whether anything has this name, be it a broken link, or a file that can't be looked at."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _may_be_arch(name: str) -> bool:
+    return name != KERNELS and not name.startswith(("_", "."))
+
+
+def _sorted(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir(), key=lambda path: path.name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lfbo_aot.database.entry import Entry
 from lfbo_aot.database.text import dump_line
@@ -20,7 +21,11 @@ _LINE = re.compile(
     rb"\[" + _TEXT + rb', "([0-9a-f]{8})", (\{(?:"schema": [0-9]+, "key": ' + _TEXT + rb")?.*\})\]"
 )
 _START = re.compile(rb'\["[^"\\]+\|[^"\\]+", "[0-9a-f]{8}", \{')
-_KEY_LIKE = re.compile(rb'[^"|\\]+(?:\|[A-Za-z_][A-Za-z0-9_]*=[^"|\\]+)+')
+# Where a key begins in a line, the key up to its closing quote, and what stands before its first bar.
+_OPENING = re.compile(rb'(?:\[|"key": )(?=")')
+_CLOSED = re.compile(_TEXT + rb", ")
+_DEVICE = re.compile(rb'"([^"|\\\x00-\x1f]+)\|')
+_MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,27 +91,69 @@ def parse_line(raw: bytes, number: int) -> Line:
     """The line in its parts, without parsing the entry; ValueError where it has another form."""
     match = _LINE.fullmatch(raw)
     if match is None or _START.search(raw, 1):  # two lines that lost the newline between them
-        msg = 'the line is cut or malformed; expected ["KEY", "CHECKSUM", {ENTRY}]'
-        raise ValueError(msg)
+        raise ValueError(_malformed(raw))
     written, checksum, text, repeated = match.groups()
     key = _decode(written)
+    if "|" not in key:
+        msg = f"the key {key!r} isn't written DEVICE|dim=value"
+        raise ValueError(msg)
     if repeated is not None and repeated != written:
         msg = f"the entry belongs to the key {_decode(repeated)!r}, not to {key!r}"
         raise ValueError(msg)
     return Line(number=number, key=key, checksum=checksum.decode(), text=text, raw=raw)
 
 
-def keys_like(raw: bytes) -> tuple[tuple[str, Bucket], ...]:
-    """Whatever in a damaged line still reads as a key: what the line may have been about."""
-    found = [_key_or_none(match[0]) for match in _KEY_LIKE.finditer(raw)]
-    return tuple(dict.fromkeys(pair for pair in found if pair is not None))
+class Suspect(NamedTuple):
+    """What a damaged line may have been about; None stands for what can't be read, so for any."""
+
+    device_name: str | None
+    bucket: Bucket | None
 
 
-def _key_or_none(raw: bytes) -> tuple[str, Bucket] | None:
+def suspects(raw: bytes) -> tuple[Suspect, ...]:
+    """What a damaged line may have been about, by the keys in it; nothing where it is blank.
+
+    A key counts only as a whole, from quote to quote: the start of one, such as `m=1..1` of
+    `m=1..16`, is the key of another box. Where the line doesn't begin with a whole key it may have
+    been about any box of the devices that it still names, or of any device where it names none.
+    """
+    line = raw.removeprefix(_MARK)
+    found: list[Suspect] = []
+    front = b""
+    for opening in _OPENING.finditer(line):
+        if front.startswith(line[opening.end() :]):
+            continue  # the line is cut inside the repeated key, and the first one is whole
+        closed = _CLOSED.match(line, opening.end())
+        try:
+            suspect = Suspect(*split_key(_decode(closed[1]))) if closed else None
+        except ValueError:
+            suspect = None
+        if suspect is not None:
+            if opening.start() == 0 and closed:
+                front = closed[0]
+        else:
+            device = _DEVICE.match(line, opening.end())
+            suspect = None if device is None else Suspect(_name_or_none(device[1]), None)
+        if suspect is not None:
+            found.append(suspect)
+    if not front and line.strip():
+        found += [Suspect(name, None) for name, _ in found] or [Suspect(None, None)]
+    return tuple(dict.fromkeys(found))
+
+
+def _name_or_none(raw: bytes) -> str | None:
     try:
-        return split_key(raw.decode())
+        return raw.decode()
     except ValueError:
         return None
+
+
+def _malformed(raw: bytes) -> str:
+    if raw.startswith(_MARK):
+        return "the file starts with a byte order mark; it must be plain UTF-8"
+    if raw.endswith(b"]\r"):
+        return "has CRLF line ends: lines end in a newline only (git: `*.jsonl text eol=lf`)"
+    return 'the line is cut or malformed; expected ["KEY", "CHECKSUM", {ENTRY}]'
 
 
 def _decode(written: bytes) -> str:

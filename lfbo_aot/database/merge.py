@@ -47,7 +47,7 @@ def merge(path: Path | str, entries: Entries, declarations: Sequence[Declaration
     would be written over is damaged or from a newer version, and where an entry's kernel isn't
     declared or has other dims.
     """
-    root = Path(path).absolute()
+    root = real_path(Path(path))
     with locked(root):
         write(root, entries, declarations)
 
@@ -60,6 +60,7 @@ def locked(root: Path) -> Iterator[None]:
     except ModuleNotFoundError as error:
         msg = 'writing a database takes filelock: pip install filelock, or "lfbo-aot[tune]"'
         raise LfboAotError(msg) from error
+    root = real_path(root)
     root.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(lock_path(root)):
         yield
@@ -76,9 +77,19 @@ def write(root: Path, entries: Entries, declarations: Sequence[Declaration]) -> 
     for kernel_id in sorted(entries):
         known = declared.get(kernel_id) or _declaration_on_disk(root, kernel_id)
         files.update(_shards(root, known, entries[kernel_id]))
+    for file in files:
+        _refuse_links(file)
     # Declarations come first: an entry without one is an error, the reverse is not.
     for file, content in files.items():
         _replace(file, content)
+
+
+def real_path(path: Path) -> Path:
+    """The one path of a folder to which several lead: what is locked, and what is written to."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:  # a loop of links
+        raise DatabaseError(path, f"can't be followed: {error}") from error
 
 
 def lock_path(root: Path) -> Path:
@@ -155,6 +166,17 @@ def _declaration_on_disk(root: Path, kernel_id: str) -> Declaration:
         msg = f"kernel {kernel_id!r} has entries and no declaration; pass its declaration too"
         raise DatabaseError(file, msg)
     return Declaration.read(file)
+
+
+def _refuse_links(file: Path) -> None:
+    """A link would be replaced by a file, or lead into a database whose lock isn't held."""
+    for path in (file.parent, file):
+        if path.is_symlink():
+            target = os.path.realpath(path)
+            msg = (
+                f"is a link to {target}; put the files themselves here, or merge into that database"
+            )
+            raise DatabaseError(path, msg)
 
 
 def _replace(file: Path, content: bytes) -> None:

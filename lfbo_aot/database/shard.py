@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import stat
 from typing import TYPE_CHECKING
 
 from lfbo_aot.database.line import Line
 from lfbo_aot.database.line import encode_line
-from lfbo_aot.database.line import keys_like
 from lfbo_aot.database.line import parse_line
 from lfbo_aot.database.line import split_key
+from lfbo_aot.database.line import suspects
 from lfbo_aot.database.problem import Problem
 from lfbo_aot.errors import DatabaseError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from collections.abc import Mapping
     from pathlib import Path
 
     from lfbo_aot.database.entry import Entry
+    from lfbo_aot.database.line import Suspect
     from lfbo_aot.registry.buckets import Bucket
     from lfbo_aot.registry.dims import Value
 
@@ -28,15 +31,15 @@ Box = tuple["Bucket", str]
 class Shard:
     """The lines of one file, read when first asked.
 
-    A damaged line is left out of the index and kept as a problem, along with the boxes that it may
-    have answered for: a shape whose answer may be in it must not get a larger box's answer instead.
+    A damaged line is left out of the index and kept as a problem, along with what it may have
+    answered for: a shape whose answer may be in it must not get a larger box's answer instead.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lines: dict[str, Line] | None = None
         self._problems: list[Problem] = []
-        self._suspects: list[tuple[str, Bucket, Problem]] = []
+        self._suspects: list[tuple[Suspect, Problem]] = []
         self._boxes: dict[str, tuple[Box, ...]] = {}
         self._entries: dict[str, Entry] = {}
 
@@ -56,6 +59,13 @@ class Shard:
     def device_names(self) -> tuple[str, ...]:
         """The devices that the keys name, in the file's order."""
         return tuple(dict.fromkeys(key.partition("|")[0] for key in self.lines))
+
+    @property
+    def suspected_names(self) -> tuple[str, ...]:
+        """The devices that `device_names` lacks and damaged lines name; `""` for one unreadable."""
+        held = self.device_names
+        names = (suspect.device_name or "" for suspect, _ in self._suspects)
+        return tuple(dict.fromkeys(name for name in names if name not in held))
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -84,17 +94,34 @@ class Shard:
         return boxes
 
     def find(self, device_name: str, shape: Mapping[str, Value]) -> str | None:
-        """The key of the smallest box that holds `shape`; None where none does.
+        """The key of the smallest box that holds `shape`, None where none does; else as `matching`."""
+        return next(self.matching(device_name, shape), None)
 
-        Raises DatabaseError, naming the line, where a damaged line may have held a smaller one.
+    def matching(self, device_name: str, shape: Mapping[str, Value]) -> Iterator[str]:
+        """The keys of the boxes that hold `shape`, smallest first.
+
+        Raises DatabaseError, naming the line, in place of a box than which a damaged line may have
+        held a smaller one, and at the end where it may have held any.
         """
-        found = next((box for box in self.boxes(device_name) if box[0].contains(shape)), None)
-        for name, bucket, problem in self._suspects:
-            if name != device_name or not bucket.contains(shape):
+        for bucket, key in self.boxes(device_name):
+            if bucket.contains(shape):
+                self._check_smaller(device_name, shape, bucket)
+                yield key
+        self._check_smaller(device_name, shape, None)
+
+    def _check_smaller(
+        self, device_name: str, shape: Mapping[str, Value], than: Bucket | None
+    ) -> None:
+        for (name, bucket), problem in self._suspects:
+            if name not in (None, device_name):
                 continue
-            if found is None or _rank(bucket) < _rank(found[0]):
+            if bucket is None:
+                beaten = than is None or than.volume > 1
+            else:
+                smaller = than is None or _rank(bucket) < _rank(than)
+                beaten = smaller and bucket.contains(shape)
+            if beaten:
                 raise DatabaseError(problem.file, problem.reason, problem.line)
-        return found[1] if found else None
 
     def _parse_boxes(self, device_name: str) -> tuple[Box, ...]:
         boxes: list[Box] = []
@@ -110,6 +137,8 @@ class Shard:
 
     def _read(self) -> dict[str, Line]:
         try:
+            if not stat.S_ISREG(self.path.stat().st_mode):  # a pipe would be waited for
+                raise DatabaseError(self.path, "can't be read: not a file")
             content = self.path.read_bytes()
         except OSError as error:
             raise DatabaseError(self.path, f"can't be read: {error.strerror}") from error
@@ -135,7 +164,7 @@ class Shard:
     def _damaged(self, number: int, reason: str, raw: bytes) -> None:
         problem = Problem(self.path, number, reason)
         self._problems.append(problem)
-        self._suspects += [(name, bucket, problem) for name, bucket in keys_like(raw)]
+        self._suspects += [(suspect, problem) for suspect in suspects(raw)]
 
 
 def split_lines(content: bytes) -> list[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import stat
 import threading
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -119,7 +120,9 @@ class Store:
             return found[0]
         kind = "kernel"
         known = ids if "." in name else {kernel_id.rpartition(".")[2] for kernel_id in ids}
-        raise UnknownNameError(kind, name, known, "" if ids else "The store holds no kernel.")
+        closed = [str(e) for layer in self.layers for e in layer.database.unreadable()]
+        hint = "; ".join(closed) or ("" if ids else "The store holds no kernel.")
+        raise UnknownNameError(kind, name, known, hint)
 
     def declaration(self, kernel_id: str) -> tuple[Declaration | None, tuple[DatabaseError, ...]]:
         """What the first layer that can says of a kernel, and the damage met on the way."""
@@ -143,13 +146,23 @@ def default_store(settings: HasPath) -> Store:
     """
     layers: list[Layer | Callable[[], Sequence[Layer]]] = []
     for path in settings.path:
-        if not path.is_dir():
+        if is_missing(path):
             logger.warning("LFBO_AOT_PATH names %s, which is no folder; it is passed over", path)
         layers.append(Layer(str(path), Database(path)))
     layers.append(Layer(USER, Database(user_database())))
     layers.append(package_layers)
     layers.append(Layer(BUILT_IN, Database(built_in_database())))
     return Store(Layers(layers))
+
+
+def is_missing(path: Path) -> bool:
+    """Whether there is no such folder; one that can't be looked at may be there, and isn't missing."""
+    try:
+        return not stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
 
 
 def package_layers() -> tuple[Layer, ...]:

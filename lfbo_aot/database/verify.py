@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lfbo_aot.database.database import KERNELS
@@ -14,6 +17,7 @@ from lfbo_aot.database.line import parse_line
 from lfbo_aot.database.line import split_key
 from lfbo_aot.database.problem import Problem
 from lfbo_aot.database.shard import split_lines
+from lfbo_aot.database.store import is_missing
 from lfbo_aot.errors import DatabaseError
 from lfbo_aot.errors import UnknownNameError
 from lfbo_aot.errors import suggestion
@@ -24,7 +28,6 @@ from lfbo_aot.registry.devices import normalize_arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from lfbo_aot.database.declaration import Declaration
 
@@ -40,20 +43,24 @@ _BESIDE = (
 )
 
 
+_MARKS = (KERNELS, "manifest.json", "origins.jsonl")
+_WHAT_IT_IS = "a database is a folder that holds kernels/ and a folder for each arch"
+
+
 def verify(path: Path) -> tuple[Problem, ...]:
     """What is wrong with the database at `path`, by file and line; empty where nothing is.
 
     Raises DatabaseError where `path` is no folder.
     """
-    if not path.is_dir():
-        msg = (
-            "no such folder; a database is a folder that holds kernels/ and a folder for each arch"
-        )
+    if is_missing(path):
+        msg = f"no such folder; {_WHAT_IT_IS}"
         raise DatabaseError(path, msg)
     database = Database(path)
-    found: list[Problem] = []
+    found = [Problem(Path(e.path), None, e.reason) for e in database.unreadable()]
+    if not found and not _is_database(path):
+        return (Problem(path, None, f"isn't a database: {_WHAT_IT_IS}"),)
     for child in children(path):
-        if child.name == KERNELS and child.is_dir():
+        if child.name == KERNELS and os.path.isdir(child):  # noqa: PTH112 - is_dir() may raise
             found += _declarations(database, child)
         elif is_arch_folder(child):
             found += _arch(database, child)
@@ -62,10 +69,32 @@ def verify(path: Path) -> tuple[Problem, ...]:
     return tuple(found)
 
 
+def _is_database(path: Path) -> bool:
+    """Whether the folder holds anything that only a database does."""
+    inside = children(path)
+    return any(child.name in _MARKS for child in inside) or any(
+        file.suffix == ".jsonl"
+        for child in inside
+        if is_arch_folder(child)
+        for file in children(child)
+    )
+
+
+def _not_a_file(file: Path, suffix: str) -> str:
+    """Why no look-up reads `file` as a declaration or a shard; empty where one does."""
+    try:
+        if file.suffix == suffix and stat.S_ISREG(file.stat().st_mode):
+            return ""
+    except OSError as error:
+        return f"can't be read: {error.strerror or error}"
+    return f"stray: this folder holds <kernel id>{suffix} files only"
+
+
 def _declarations(database: Database, folder: Path) -> Iterator[Problem]:
     for file in children(folder):
-        if file.suffix != ".json" or not file.is_file():
-            yield Problem(file, None, "stray: this folder holds <kernel id>.json files only")
+        reason = _not_a_file(file, ".json")
+        if reason:
+            yield Problem(file, None, reason)
             continue
         try:
             database.declaration(file.stem)
@@ -83,12 +112,13 @@ def _arch(database: Database, folder: Path) -> Iterator[Problem]:
         yield Problem(folder, None, f"no look-up reads it: the folder of this arch is {arch!r}")
         return
     for file in children(folder):
-        if file.suffix != ".jsonl" or not file.is_file():
-            yield Problem(file, None, "stray: this folder holds <kernel id>.jsonl files only")
+        reason = _not_a_file(file, ".jsonl")
+        if reason:
+            yield Problem(file, None, reason)
             continue
         yield from _shard(file, arch, _declared(database, file.stem))
         declared_in = declaration_path(database.path, file.stem)
-        if not declared_in.is_file():
+        if not os.path.isfile(declared_in):  # noqa: PTH113
             yield Problem(file, 1, f"a shard without a declaration: {declared_in} is missing")
 
 

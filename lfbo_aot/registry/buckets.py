@@ -192,6 +192,9 @@ def dim_parts(name: str, dim: Dim) -> tuple[Part, ...]:
     if not isinstance(name, str) or not name.isidentifier():
         msg = f"the dim name {name!r} isn't a Python identifier"
         raise DeclarationError(msg)
+    if not name.isascii():
+        msg = f"the dim name {name!r} isn't ASCII, and keys are"
+        raise DeclarationError(msg)
     parts_of = getattr(dim, "parts", None)
     if parts_of is None:
         msg = f"{dim!r} is neither a Range nor an Exact"

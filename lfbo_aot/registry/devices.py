@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from typing import NamedTuple
 
 from lfbo_aot.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MIB = 1 << 20
 INTERPRETER_ARCH = "cpu-interpreter"
 _NVIDIA = re.compile(r"sm_?([0-9]{2,3})[af]?")
 _NVIDIA_LIKE = re.compile(r"sm_?[0-9].*|[0-9]+")
 _SAFE = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_USUAL = re.compile(r"sm[0-9]{2,3}|gfx[0-9a-f]{3,4}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -143,6 +148,7 @@ _TABLE = (
 )
 
 KNOWN: dict[DeviceId, KnownDevice] = {device.id: device for device in _TABLE}
+CPU = DeviceId("cpu", "CPU")
 INTERPRETER = DeviceId(INTERPRETER_ARCH, "Triton interpreter")
 _BY_NAME: dict[DeviceId, DeviceId] = {
     DeviceId(device.id.arch, name): device.id
@@ -158,9 +164,7 @@ def normalize_arch(text: str) -> str:
     """
     arch = _normal(text)
     if arch is None:
-        archs = {device.arch for device in KNOWN}
-        msg = "arch"
-        raise UnknownNameError(msg, text, archs, "An arch is written like sm90 or gfx942.")
+        raise _unknown_arch(text)
     return arch
 
 
@@ -188,6 +192,31 @@ def parse_target(text: str) -> Target:
         msg = "device"
         raise UnknownNameError(msg, text, (str(d) for d in KNOWN))
     return Target(normalize_arch(arch), identify(arch, name) if slash else None)
+
+
+def check_arch(target: Target, held: Iterable[str] = ()) -> Target:
+    """`target`, if its arch looks like one, is known, or is among those `held` in databases.
+
+    Else UnknownNameError, with the nearest archs or, where the text is like a device's name, those
+    devices: a target that nothing runs on would be a miss for ever.
+    """
+    arch = target.arch
+    archs = {*(device.arch for device in KNOWN), CPU.arch, *held}
+    if not _USUAL.fullmatch(arch) and arch not in archs:
+        raise _unknown_arch(str(target), held)
+    return target
+
+
+def _unknown_arch(text: str, held: Iterable[str] = ()) -> UnknownNameError:
+    kind = "arch"
+    word = text.strip().lower()
+    like = [device for device in KNOWN if word in device.name.lower()]
+    devices = [str(device) for device in like] if word and not word.isdigit() else []
+    if devices:
+        near = " or ".join(repr(device) for device in devices[:3])
+        return UnknownNameError(kind, text, (), f"Did you mean {near}?")
+    archs = {*(device.arch for device in KNOWN), *held}
+    return UnknownNameError(kind, text, archs, "An arch is written like sm90 or gfx942.")
 
 
 def _normal(text: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lfbo_aot.registry.dims import Dim
+
+KERNEL_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+LONGEST_ID = 200
 
 # What a result may differ by, as (relative, absolute): a few units in the last place of the dtype,
 # for sums of some thousand terms that are taken in another order.
@@ -156,8 +160,8 @@ def make_spec(
     place: tuple[str, str, int],
     source: str,
     settings: Mapping[str, Any],
-    dims: Mapping[str, Dim],
-    shape: Callable[..., Mapping[str, object]],
+    dims: Mapping[str, Dim] | None,
+    shape: Callable[..., Mapping[str, object]] | None,
     buckets: Sequence[Mapping[str, object]] | None = None,
     inputs: Callable[[Mapping[str, Value], Any], Sequence[Any]] | None = None,
     reference: Callable[..., Any] | None = None,
@@ -171,6 +175,14 @@ def make_spec(
     """
     module, file, line = place
     try:
+        _check_id(kernel_id)
+        if not isinstance(dims, Mapping):
+            given = "is missing" if dims is None else f"is {dims!r}"
+            msg = f"dims= {given}; it takes a mapping such as {{'m': Range(1, 65536, factor=4)}}"
+            raise DeclarationError(msg)  # noqa: TRY301 - the kernel and the place are added below
+        if shape is None:
+            msg = "shape= is missing; it must be a function of the kernel's arguments to its dims"
+            raise DeclarationError(msg)  # noqa: TRY301
         _check_callables(signature, shape, inputs, reference)
         found = enumerate_buckets(dims, buckets)
         return KernelSpec(
@@ -195,6 +207,16 @@ def make_spec(
         raise DeclarationError(
             error.reason, kernel=kernel_id, dim=error.dim, place=f"{file}:{line}"
         ) from None
+
+
+def _check_id(kernel_id: str) -> None:
+    """DeclarationError unless files can be called after the kernel: its id names them."""
+    if not KERNEL_ID.fullmatch(kernel_id) or len(kernel_id) > LONGEST_ID:
+        msg = (
+            f"the id {kernel_id!r} can't be the name of a file of the database; ids are made of "
+            f"ASCII letters, digits, '_' and dots, {LONGEST_ID} at most"
+        )
+        raise DeclarationError(msg)
 
 
 def _check_callables(

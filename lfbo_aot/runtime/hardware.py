@@ -7,6 +7,7 @@ import sys
 from functools import lru_cache
 from typing import Any
 
+from lfbo_aot.registry.devices import CPU
 from lfbo_aot.registry.devices import INTERPRETER
 from lfbo_aot.registry.devices import DeviceId
 from lfbo_aot.registry.devices import identify
@@ -23,7 +24,7 @@ def device_from_torch(device: Any) -> DeviceId:
     if kind == "cuda":
         return _cuda(_index(device))
     if kind == "cpu":
-        return INTERPRETER if interpreted() else DeviceId("cpu", "CPU")
+        return INTERPRETER if interpreted() else CPU
     return identify(kind, kind)
 
 

@@ -45,9 +45,11 @@ _PACKAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 def kernel(
+    bare: Any = None,
+    /,
     *,
-    dims: Mapping[str, Dim],
-    shape: Shape,
+    dims: Mapping[str, Dim] | None = None,
+    shape: Shape | None = None,
     inputs: Inputs | None = None,
     reference: Callable[..., Any] | None = None,
     tolerance: Mapping[Any, tuple[float, float]] | None = None,
@@ -64,8 +66,14 @@ def kernel(
     only be served. `buckets` lists boxes in place of the product of the dims' parts. `package`
     stands before the name in the kernel's id. The other keywords are Helion's settings.
 
-    Raises DeclarationError, naming the kernel, the dim and the source line.
+    Raises DeclarationError, naming the kernel, the dim and the source line. `dims` and `shape` are
+    needed; that they can be left out, and `bare`, are there to say so.
     """
+    if bare is not None:
+        msg = "dims= and shape= are missing; write @lfbo_aot.kernel(dims=..., shape=...)"
+        if hasattr(bare, "__code__"):
+            raise _Place.of(bare, package).error(msg)
+        raise DeclarationError(msg)
 
     def declare(function: Callable[..., Any]) -> Any:
         where = _Place.of(function, package)
@@ -90,8 +98,8 @@ def kernel(
 def register(
     existing: Any,
     *,
-    dims: Mapping[str, Dim],
-    shape: Shape,
+    dims: Mapping[str, Dim] | None = None,
+    shape: Shape | None = None,
     inputs: Inputs | None = None,
     reference: Callable[..., Any] | None = None,
     tolerance: Mapping[Any, tuple[float, float]] | None = None,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _STATUS = {"measured": EXACT, "imported": IMPORTED, "transferred": TRANSFERRED}
 _RANK = {status: rank for rank, status in enumerate(SERVED_BY)}
 _FRESHNESS = {True: 0, None: 1, False: 2}
+_FRESH = {True: "fresh", None: "not checked", False: "stale"}
 
 
 class Answer(NamedTuple):
@@ -57,6 +58,8 @@ class _Candidate:
     """What is to be said of it where it is served."""
     misfit: tuple[str, ...] = ()
     """Those of the obstacles that are the kernel's: another source, other settings."""
+    soft: tuple[str, ...] = ()
+    """What makes it stale."""
 
     def rank(self) -> tuple[int, int]:
         return _RANK[self.status], _FRESHNESS[self.fresh]
@@ -65,12 +68,13 @@ class _Candidate:
 def look_up(store: Store, request: Request, policy: str) -> Answer:
     """The answer to `request`: by status, then freshness, then layer, then latency.
 
-    In each layer only the smallest box that holds the shape counts. Reads files where they haven't
-    been read yet, and nothing else.
+    In each layer only the smallest box counts of those that hold the shape and can be served. Reads
+    files where they haven't been read yet, and nothing else.
     """
     damage = list(request.damage)
     best: _Candidate | None = None
     best_rank: tuple[int, int, int, float] | None = None
+    served: list[tuple[int, _Candidate]] = []
     refused: list[str] = []
     misfits: list[str] = []
     for index, layer in enumerate(store.layers):
@@ -80,13 +84,14 @@ def look_up(store: Store, request: Request, policy: str) -> Answer:
                 if layer.package and found.misfit:
                     misfits += [f"{layer.name} is passed over: {text}" for text in found.misfit]
                 continue
+            served.append((index, found))
             rank = (*found.rank(), index, found.entry.latency_us)
             if best_rank is None or rank < best_rank:
                 best, best_rank = found, rank
         if best is not None and best.status == EXACT and best.fresh is not False:
             break  # nothing below can come before it
     broken = tuple(f"damaged: {error}" for error in damage)
-    if best is None:
+    if best is None or best_rank is None:
         reasons = (*broken, *(refused or [miss_reason(store, request)]))
         missed = Resolution(reasons=reasons, key=request.key)
         return Answer(missed, tuple(damage), tuple(misfits))
@@ -96,38 +101,65 @@ def look_up(store: Store, request: Request, policy: str) -> Answer:
         fresh=best.fresh,
         entry=best.entry,
         layer=best.layer,
-        reasons=(*best.reasons, *refused, *broken),
+        reasons=(*best.reasons, *_outranked(served, best, best_rank[2]), *refused, *broken),
         key=best.key,
     )
     return Answer(found_it, tuple(damage), tuple(misfits))
 
 
+def _outranked(
+    served: list[tuple[int, _Candidate]], best: _Candidate, best_index: int
+) -> Iterator[str]:
+    """Which entries of the layers above could have been served, and gave way to a better one."""
+    for index, other in served:
+        if index < best_index:
+            mine, its = other.rank(), best.rank()
+            if mine[0] != its[0]:
+                text = f"status: {other.status} comes after {best.status}"
+            else:
+                text = f"freshness: {_FRESH[other.fresh]} comes after {_FRESH[best.fresh]}"
+                text += "".join(f"; {reason}" for reason in other.soft)
+            yield f"{text} ({other.layer}: {other.key})"
+
+
 def _in_layer(
     layer: Layer, request: Request, policy: str, damage: list[DatabaseError]
 ) -> Iterator[_Candidate]:
-    """What one layer holds for `request`; what is broken is added to `damage`."""
+    """What one layer holds for `request`; what is broken is added to `damage`.
+
+    Of each device that is the smallest box that can be served, after those smaller ones that can't:
+    an outdated entry doesn't hide a valid one. Damage does, as what is in it can't be known.
+    """
     arch, device = request.target
+    damage += layer.database.unreadable(arch)
     shard = layer.database.shard(request.kernel_id, arch)
     if shard is None:
         return
     try:
         # A later issue adds the arch's other devices, as `same_arch`, where a device is named.
-        names = shard.device_names if device is None else (device.name,)
+        held = (*shard.device_names, *shard.suspected_names)
+        names = held if device is None else (device.name,)
     except DatabaseError as error:
         damage.append(error)
         return
     for name in names:
+        measured_on = DeviceId(arch, name)
         try:
-            key = shard.find(name, request.shape)
-            entry = None if key is None else shard.entry(key)
+            for key in shard.matching(name, request.shape):
+                found = _candidate(
+                    layer.name,
+                    key,
+                    shard.entry(key),
+                    request,
+                    measured_on=measured_on,
+                    policy=policy,
+                )
+                yield found
+                if not found.obstacles:
+                    break
         except DatabaseError as error:
-            damage.append(error)
-            continue
-        if key is not None and entry is not None:
-            measured_on = DeviceId(arch, name)
-            yield _candidate(
-                layer.name, key, entry, request, measured_on=measured_on, policy=policy
-            )
+            if str(error) not in map(str, damage):
+                damage.append(error)
 
 
 def _candidate(
@@ -157,6 +189,7 @@ def _candidate(
         obstacles=tuple(obstacles),
         reasons=(*reasons, *verdict.soft, *verdict.unchecked),
         misfit=verdict.hard,
+        soft=verdict.soft,
     )
 
 

@@ -104,4 +104,5 @@ def _steps(part: Part | None, value: Value) -> float | None:
         return None
     lo, hi = (part.lo, part.hi) if isinstance(part, Interval) else (part, part)
     end = lo if value < lo else hi
-    return abs(math.log2(max(value, 1) / max(end, 1))) if value >= 0 else None
+    # Not of the quotient: whole numbers may be too large to divide.
+    return abs(math.log2(max(value, 1)) - math.log2(max(end, 1))) if value >= 0 else None

@@ -16,8 +16,8 @@ from lfbo_aot.errors import DeviceUnavailableError
 from lfbo_aot.errors import ShapeError
 from lfbo_aot.errors import UnknownNameError
 from lfbo_aot.registry import catalog
-from lfbo_aot.registry.devices import DeviceId
 from lfbo_aot.registry.devices import Target
+from lfbo_aot.registry.devices import check_arch
 from lfbo_aot.registry.devices import parse_target
 from lfbo_aot.registry.dims import check_dtype
 from lfbo_aot.registry.dims import check_text
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from lfbo_aot.registry.buckets import Bucket
     from lfbo_aot.registry.dims import Dim
     from lfbo_aot.registry.dims import Value
+
+_MOST_BITS = 4096  # what Python writes as text, it does up to some thousand digits
 
 Dims = Mapping[str, frozenset[type]]
 """The dims of a kernel in declared order, each with the types that its values have."""
@@ -69,10 +71,10 @@ def make_request(
     store: Store,
     kernel: object,
     shape: object,
-    arch: str | DeviceId | Target | None,
+    arch: object,
     environment: Environment | None,
 ) -> Request:
-    """What `resolve` was asked, checked.
+    """What `resolve` was asked, checked; `arch` is text, a DeviceId, a Target, a torch.device or None.
 
     Raises UnknownNameError and AmbiguousKernelError for the kernel, a dim or the arch, ShapeError
     for a dim that is missing or of a wrong type, DeviceUnavailableError where no arch is given and
@@ -96,7 +98,7 @@ def make_request(
     return Request(
         kernel_id=spec.kernel_id,
         shape=spec.shape_of(*args) if args else _plain(spec.kernel_id, dims, shape),
-        target=_target(arch, args),
+        target=_target(store, arch, args),
         environment=given,
         layout=describe_layout(args) if args else None,
         buckets=tuple(bucket.key for bucket in spec.buckets),
@@ -108,7 +110,7 @@ def _by_name(
 ) -> Request:
     specs = {spec.kernel_id: spec for spec in catalog.specs()}
     kernel_id = store.find(name, specs)
-    request = Request(kernel_id, {}, _target(arch, ()), environment)
+    request = Request(kernel_id, {}, _target(store, arch, ()), environment)
     declaration, damage = store.declaration(kernel_id)
     declared: Any = declaration or specs.get(kernel_id)
     if declared is not None:
@@ -161,6 +163,9 @@ def _value(kernel_id: str, name: str, given: object, types: frozenset[type]) -> 
             msg = f"{given!r} is {type(value).__name__}; the dim takes {expected}"
             raise ShapeError(msg, kernel=kernel_id, dim=name)
         check_dtype(name, value)
+        if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+            msg = f"a number of {value.bit_length()} bits is no size"
+            raise ShapeError(msg, kernel=kernel_id, dim=name)
     except DeclarationError as error:
         raise ShapeError(error.reason, kernel=kernel_id, dim=name) from None
     return value
@@ -206,21 +211,38 @@ def _live(shape: object) -> tuple[Any, ...]:
     return ()
 
 
-def _target(arch: object, args: tuple[Any, ...]) -> Target:
-    if isinstance(arch, Target):
-        return arch
-    if isinstance(arch, DeviceId):
-        return Target(arch.arch, arch)
-    if arch is not None:
-        return parse_target(str(arch))
+def find_target(store: Store, arch: object) -> Target:
+    """The target that `arch` writes, as text, as a DeviceId or as a Target.
+
+    Raises UnknownNameError, with the nearest, where it is neither an arch that could be nor one that
+    a layer holds.
+    """
+    target = parse_target(str(arch))
+    try:
+        return check_arch(target)
+    except UnknownNameError:  # only then are layers looked at
+        held = {name for layer in store.layers for name in layer.database.archs()}
+        return check_arch(target, held)
+
+
+def _target(store: Store, arch: object, args: tuple[Any, ...]) -> Target:
     from lfbo_aot.runtime import hardware
 
+    if type(arch).__module__ == "torch" and type(arch).__name__ == "device":
+        try:
+            device = hardware.device_from_torch(arch)
+        except (RuntimeError, AssertionError) as error:
+            msg = f"torch can't tell what {arch} is: {error}"
+            raise DeviceUnavailableError(msg) from error
+        return Target(device.arch, device)
+    if arch is not None:
+        return find_target(store, arch)
     tensor = next(tensors_in(args), None)
-    device = hardware.device_of(tensor) if tensor is not None else hardware.current_device()
-    if device is None:
+    here = hardware.device_of(tensor) if tensor is not None else hardware.current_device()
+    if here is None:
         msg = (
             "no arch is given, and none can be told: torch isn't loaded, or sees no device. "
             "Pass arch=, such as 'sm90/NVIDIA H200' or 'sm90'."
         )
         raise DeviceUnavailableError(msg)
-    return Target(device.arch, device)
+    return Target(here.arch, here)

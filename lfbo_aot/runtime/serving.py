@@ -78,6 +78,7 @@ class Serving:
         # is taken and given back before this one.
         self._lock = threading.RLock()
         self._bad: set[str] = set()
+        self._shape_failed = False
 
     def bind(self, args: tuple[Any, ...]) -> Any:
         """What Helion binds, with its config set; as it comes where tuning was asked for."""
@@ -127,7 +128,10 @@ class Serving:
 
     def _stored(self, args: tuple[Any, ...]) -> Iterator[Mapping[str, Any]]:
         """The configs to try, best first; none where the default is the answer."""
+        from lfbo_aot.errors import ShapeError
+        from lfbo_aot.runtime import state
         from lfbo_aot.runtime.environment import Environment
+        from lfbo_aot.runtime.notices import warn_once
         from lfbo_aot.runtime.resolve import resolve
 
         if not self._kernel.settings.static_shapes and self._kernel._key_fn is None:  # noqa: SLF001
@@ -137,7 +141,16 @@ class Serving:
         environment = Environment(
             source=self._spec.source, settings=self._spec.settings, versions=_versions()
         )
-        resolution = resolve(self._kernel, args, environment=environment)
+        try:
+            resolution = resolve(self._kernel, args, environment=environment)
+        except ShapeError as error:
+            # A fault of the declaration isn't one of the call, which needs no stored config.
+            if state.on_miss() == "error":
+                raise
+            if not self._shape_failed:  # one warning for all calls, whose values differ
+                self._shape_failed = True
+                warn_once(self._spec.kernel_id, f"shape: {error}; Helion's default is served")
+            return
         if not resolution.config:
             return
         alternates = getattr(resolution.entry, "alternates", None) or ()

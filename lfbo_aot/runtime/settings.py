@@ -103,10 +103,10 @@ def current() -> Settings:
     return from_environment(os.environ)
 
 
-def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
+def one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
     """`value` if it is among `allowed`; else SettingError, naming the setting and the nearest."""
-    if value not in allowed:
-        raise SettingError(name, value, allowed)
+    if not isinstance(value, str) or value not in allowed:
+        raise SettingError(name, str(value), allowed)
     return value
 
 

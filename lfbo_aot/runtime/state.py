@@ -11,6 +11,7 @@ from typing import Any
 
 from lfbo_aot.database.store import Store
 from lfbo_aot.database.store import default_store
+from lfbo_aot.database.store import is_missing
 from lfbo_aot.errors import DatabaseError
 from lfbo_aot.runtime import settings as environment_settings
 from lfbo_aot.runtime.settings import ON_MISS
@@ -82,7 +83,7 @@ def use_database(path: Path | str) -> Restore:
     Several stay one over the other, the last one first. Raises DatabaseError where it is no folder.
     """
     folder = Path(path).expanduser().absolute()
-    if not folder.is_dir():
+    if is_missing(folder):
         msg = (
             "no such folder; a database is a folder that holds kernels/ and a folder for each arch"
         )

@@ -140,9 +140,18 @@ def test_damage_is_named_and_the_rest_listed(layers, capsys):
         (["norm", "soft"], "'soft' is a second kernel"),
         (["norm", "dtyp=float16"], "unknown dim 'dtyp'. Did you mean 'dtype'?"),
         (["--arch", "?"], "unknown arch '?'"),
+        (["--arch", "h200"], "unknown arch 'h200'. Did you mean 'sm90/NVIDIA H200' or"),
         (["--jsn"], "unknown argument '--jsn'. Did you mean '--json'?"),
     ],
 )
 def test_wrong_use(layers, capsys, words, says):
     assert main(["list", *words]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_read_is_named(layers, capsys, closed):
+    closed(layers[1] / "sm90")
+    assert main(["list", "norm", "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert [r["arch"] for r in json.loads(out)] == ["sm100/NVIDIA B200"]
+    assert err == f"lfbo-aot: damaged: {layers[1] / 'sm90'}: can't be read: Permission denied\n"

@@ -89,3 +89,11 @@ def test_the_built_in_database_is_well(capsys):
 def test_no_such_folder(tmp_path, capsys):
     assert main(["verify", str(tmp_path / "none")]) == 2
     assert capsys.readouterr().err == f"lfbo-aot: error: no such folder: {tmp_path / 'none'}\n"
+
+
+def test_a_folder_that_is_no_database(tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("")
+    assert main(["verify", str(tmp_path)]) == 1
+    first, summary = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{tmp_path}: isn't a database: ")
+    assert summary.endswith("0 shards, 0 lines, 1 problem")

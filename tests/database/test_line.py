@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from lfbo_aot.database.line import encode_line
 from lfbo_aot.database.line import join_key
-from lfbo_aot.database.line import keys_like
 from lfbo_aot.database.line import parse_line
 from lfbo_aot.database.line import split_key
+from lfbo_aot.database.line import suspects
 from lfbo_aot.registry.buckets import Bucket
 
 KEY = "NVIDIA H200|m=1025..4096|n=5120|dtype=bfloat16"
@@ -70,7 +70,7 @@ def test_keys_that_are_none(make_entry, key):
     [
         (lambda raw: raw[:-1], "cut or malformed"),
         (lambda raw: raw[: len(raw) // 2], "cut or malformed"),
-        (lambda raw: raw + b"\r", "cut or malformed"),
+        (lambda raw: raw + b"\r", "CRLF"),
         (lambda raw: b"", "cut or malformed"),
         (lambda raw: raw + b"," + raw, "cut or malformed"),
         (lambda raw: raw.replace(b"n=5120", b"n=5121", 1), "belongs to the key"),
@@ -101,7 +101,31 @@ def test_well_summed_nonsense_is_found(text, says):
 
 def test_what_a_damaged_line_was_about(make_entry):
     raw = encode_line(KEY, make_entry()).encode()
-    bucket = Bucket.parse("m=1025..4096|n=5120|dtype=bfloat16")
-    assert keys_like(raw[:60]) == (("NVIDIA H200", bucket),)
-    assert keys_like(raw[40:]) == (("NVIDIA H200", bucket),)
-    assert keys_like(b"\xff\xfe nonsense") == ()
+    box, device = ("NVIDIA H200", Bucket.parse(KEY.partition("|")[2])), ("NVIDIA H200", None)
+    # The second box that could be read in a cut key, such as m=1025..40, isn't one.
+    assert suspects(raw[:60]) == (box,)
+    assert suspects(raw[:200]) == (box,)
+    assert suspects(raw[:100]) == (box,)
+    assert suspects(b"\xef\xbb\xbf" + raw[:60]) == (box,)
+    assert suspects(raw[:45]) == suspects(raw[:30]) == suspects(raw[:16]) == (device,)
+    assert suspects(raw[40:]) == (box, device)
+    assert suspects(raw[:8]) == suspects(b"\xff\xfe nonsense") == ((None, None),)
+    assert suspects(b" \r") == ()
+
+
+def test_dims_of_other_letters_in_a_damaged_line(make_entry):
+    raw = encode_line("H200|größe=1..16", make_entry()).encode()
+    assert suspects(raw[:40]) == (("H200", Bucket.parse("größe=1..16")),)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        (b"", b"\r", "has CRLF line ends"),
+        (b"\xef\xbb\xbf", b"", "starts with a byte order mark"),
+        (b"", b"!", "cut or malformed"),
+    ],
+)
+def test_what_an_editor_did_is_said(make_entry, before, after, says):
+    with pytest.raises(ValueError, match=says):
+        parse_line(before + encode_line(KEY, make_entry()).encode() + after, 1)

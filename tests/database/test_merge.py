@@ -3,11 +3,16 @@ from __future__ import annotations
 import multiprocessing
 
 import pytest
+from filelock import FileLock
+from filelock import Timeout
 
+from lfbo_aot.database.combine import combine
+from lfbo_aot.database.contents import read_folder
 from lfbo_aot.database.database import Database
 from lfbo_aot.database.declaration import Declaration
 from lfbo_aot.database.line import encode_line
 from lfbo_aot.database.merge import lock_path
+from lfbo_aot.database.merge import locked
 from lfbo_aot.database.merge import merge
 from lfbo_aot.database.verify import verify
 from lfbo_aot.errors import DatabaseError
@@ -185,3 +190,36 @@ def test_merges_at_a_time_lose_nothing(tmp_path, make_entry):
     assert [writer.exitcode for writer in writers] == [0, 0, 0]
     assert len(Database(tmp_path / "tuned").shard(KERNEL, "sm90").keys) == 30
     assert verify(tmp_path / "tuned") == ()
+
+
+def test_two_paths_to_one_database_are_one(tmp_path, make_entry):
+    real, link = tmp_path / "a" / "tuned", tmp_path / "b" / "tuned"
+    real.mkdir(parents=True)
+    link.parent.mkdir()
+    link.symlink_to(real)
+    with locked(link), pytest.raises(Timeout):
+        FileLock(lock_path(real), timeout=0).acquire()
+    add(link, {(H200, box(1, 4)): make_entry()})
+    combine(link, [read_folder(real)], "mine")
+    assert link.is_symlink()
+    assert shard(real).read_bytes().count(b"\n") == 1
+    assert list(link.parent.iterdir()) == [link]
+
+
+@pytest.mark.parametrize("what", ["sm90", f"sm90/{KERNEL}.jsonl", f"kernels/{KERNEL}.json"])
+def test_a_link_is_never_replaced_by_a_file(tmp_path, make_entry, what):
+    root, elsewhere = tmp_path / "tuned", tmp_path / "elsewhere"
+    add(root, {(H200, box(1, 4)): make_entry()})
+    (root / what).rename(elsewhere)
+    (root / what).symlink_to(elsewhere)
+    with pytest.raises(DatabaseError, match=rf"{root / what}: is a link to {elsewhere}"):
+        add(root, {(H200, box(5, 16)): make_entry()})
+    assert (root / what).is_symlink()
+    assert shard(root).read_bytes().count(b"\n") == 1
+
+
+def test_a_closed_folder_is_never_taken_for_an_empty_one(tmp_path, make_entry, closed):
+    add(tmp_path / "tuned", {(H200, box(1, 4)): make_entry()})
+    closed(tmp_path / "tuned" / "sm90")
+    with pytest.raises(DatabaseError, match="sm90: can't be read: Permission denied"):
+        read_folder(tmp_path / "tuned")

@@ -47,7 +47,24 @@ def test_nothing_is_wrong(database):
 
 
 def test_an_empty_database(tmp_path):
+    (tmp_path / "kernels").mkdir()
     assert verify(tmp_path) == ()
+
+
+def test_a_folder_that_is_no_database(tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "module.py").write_text("")
+    (tmp_path / "README.md").write_text("")
+    (problem,) = verify(tmp_path)
+    assert (problem.file, problem.line) == (tmp_path, None)
+    assert problem.reason.startswith("isn't a database: a database is a folder that holds kernels/")
+
+
+def test_a_folder_that_cannot_be_read_is_a_problem(database, closed):
+    closed(database / "sm90")
+    assert [str(p) for p in verify(database)] == [
+        f"{database / 'sm90'}: can't be read: Permission denied"
+    ]
 
 
 def test_no_folder(tmp_path):

@@ -68,6 +68,11 @@ BAD = {
     "shape takes too little": ({"shape": lambda x, y: {}}, None, "shape.*x, y, factor"),
     "shape takes too much": ({"shape": lambda x, y, f, g: {}}, None, "shape.*missing"),
     "shape is none": ({"shape": None}, None, "must be a function"),
+    "no shape": ({"shape": None}, None, "shape= is missing"),
+    "dims is none": ({"dims": None}, None, "dims= is missing"),
+    "dims is a list": ({"dims": [("m", Range(1, 4))]}, None, r"dims= is \[.*a mapping"),
+    "a dim that isn't ASCII": ({"dims": {"größe": Range(1, 4)}}, None, "'größe' isn't ASCII"),
+    "a dim that is no name": ({"dims": {"m n": Range(1, 4)}}, None, "isn't a Python identifier"),
     "inputs": ({"inputs": lambda shape: ()}, None, "inputs"),
     "reference": ({"reference": lambda x: x}, None, "reference"),
     "small misses a dim": ({"small": [{"m": 1}]}, "dtype", r"small\[0\]"),
@@ -111,3 +116,10 @@ def test_inputs_are_checked_against_the_shape_asked_for(spec_of):
         spec_of(inputs=lambda s, d: 4).make_inputs(shape, "cpu")
     with pytest.raises(TuningError, match="no inputs="):
         spec_of().make_inputs(shape, "cpu")
+
+
+@pytest.mark.parametrize("kernel_id", ["mine.größe", "mine.a/b", "mine." + "x" * 200, ".mine.a"])
+def test_an_id_that_no_file_can_have_is_refused(spec_of, kernel_id):
+    with pytest.raises(DeclarationError, match="can't be the name of a file") as caught:
+        spec_of(kernel_id=kernel_id)
+    assert (caught.value.kernel, caught.value.place) == (kernel_id, "/somewhere/ops.py:7")

@@ -263,10 +263,51 @@ def test_many_threads_make_one_look_up(answers):
     assert len(answers.asked) == 1
 
 
-def test_a_shape_function_that_fails_says_so(monkeypatch):
-    made = declare(shape=lambda x, factor: {"n": x.size(0)})
-    with pytest.raises(ShapeError, match="'dtype'"):
-        made.bind((X,))
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (lambda x, factor: {"n": x.size(0)}, "dim 'dtype'"),
+        (lambda x, factor: {"n": x.size(0) / 2, "dtype": x.dtype}, "dim 'n'"),
+        (lambda x, factor: {"n": 1, "dtype": x.dtype, "more": 1}, "dim 'more'"),
+        (lambda x, factor: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_a_shape_function_that_fails_gets_the_default_and_says_so(isolated, caplog, function, says):
+    made = declare(shape=function)
+    bound = made.bind((X,))
+    assert bound._config == bound.config_spec.default_config()
+    made.bind((torch.ones(128),))
+    (text,) = [r.getMessage() for r in caplog.records if r.name == "lfbo_aot.runtime.notices"]
+    assert text.startswith("mine.scale: shape: kernel 'mine.scale': ")
+    assert says in text
+    assert text.endswith("Helion's default is served")
+    with lfbo_aot.use_policy(on_miss="error"), pytest.raises(ShapeError, match=says):
+        made.bind((torch.ones(64),))
+
+
+def test_what_is_missing_from_a_declaration_is_said():
+    with pytest.raises(DeclarationError, match=r"dims= and shape= are missing") as caught:
+        lfbo_aot.kernel(scale)
+    assert f":{SCALE_LINE}" in str(caught.value)
+    with pytest.raises(DeclarationError, match=r"dims= and shape= are missing"):
+        lfbo_aot.kernel(DIMS)
+    with pytest.raises(DeclarationError, match="dims= is missing"):
+        lfbo_aot.kernel(shape=shape)(scale)
+    with pytest.raises(DeclarationError, match="shape= is missing"):
+        lfbo_aot.kernel(dims=DIMS)(scale)
+    with pytest.raises(DeclarationError, match=r"dims= is \['n'\]"):
+        declare(dims=["n"])
+    with pytest.raises(DeclarationError, match="dims= is missing"):
+        lfbo_aot.register(helion.kernel(scale))
+
+
+def test_a_kernel_whose_name_no_file_can_have():
+    def größe(x: torch.Tensor) -> torch.Tensor:  # noqa: PLC2401
+        return x
+
+    with pytest.raises(DeclarationError, match=r"mine\.größe.*can't be the name of a file"):
+        declare(größe, shape=lambda x: {"n": 1, "dtype": x.dtype})
+    assert catalog.specs() == ()
 
 
 def test_serving_alone_needs_no_inputs(answers):

@@ -1,11 +1,21 @@
 from __future__ import annotations
 
 import json
+import os
 import zlib
+from pathlib import Path
 
 import pytest
 
 import lfbo_aot
+from lfbo_aot import Environment
+from lfbo_aot import Exact
+from lfbo_aot import Range
+from lfbo_aot.database.merge import merge
+from lfbo_aot.registry.buckets import Bucket
+from lfbo_aot.registry.devices import DeviceId
+from lfbo_aot.runtime import settings
+from lfbo_aot.runtime import state
 from lfbo_aot.runtime.resolve import get_config
 from lfbo_aot.runtime.resolve import resolve
 
@@ -13,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("isolated")
 
 KERNEL = "mykern.norm"
 ARCH = "sm90/NVIDIA H200"
+H200 = "NVIDIA H200"
 ONE, TWO = "m=17..256|n=2048|dtype=bfloat16", "m=257..4096|n=2048|dtype=bfloat16"
 
 
@@ -78,8 +89,9 @@ def test_a_shard_that_cannot_be_read(layers, caplog):
     high, low = layers
     shard(high).write_bytes(b"\x80\xff\x00nothing\n" * 3)
     assert resolve(KERNEL, shape(100), ARCH).layer == str(low)
-    assert texts(caplog) == []  # none of it says that it was about this key
-    assert "damaged" not in str(resolve(KERNEL, shape(100), ARCH).reasons)
+    (text,) = texts(caplog)  # all of it may have been about this key
+    assert text.startswith(f"{KERNEL}: damaged: {shard(high)}:1: the line is cut or malformed")
+    assert resolve(KERNEL, shape(100), "sm90").layer == str(low)
 
 
 def test_a_damaged_declaration(layers, caplog):
@@ -119,3 +131,146 @@ def test_damage_does_not_raise_with_binary_noise_anywhere(layers):
         shard(high).write_bytes(noisy)
         lfbo_aot.use_database(high)
         assert get_config(KERNEL, shape(100), ARCH)["num_warps"] in allowed
+
+
+WIDE, NARROW, ELSE = "m=1..1024|n=5120", "m=1..16|n=5120", "m=2000..2001|n=5120"
+
+
+@pytest.fixture
+def nested(tmp_path, write_database, make_entry):
+    """Two layers: above a box of 1 warp in one of 8 warps, below another one of 2 warps."""
+    dims = {"m": Range(1, 4096), "n": Exact(5120)}
+    low = write_database(tmp_path / "low", {KERNEL: {WIDE: make_entry(2)}}, dims=dims)
+    held = {NARROW: make_entry(1), WIDE: make_entry(8), ELSE: make_entry(4)}
+    high = write_database(tmp_path / "high", {KERNEL: held}, dims=dims)
+    lfbo_aot.use_database(low)
+    lfbo_aot.use_database(high)
+    return high, low
+
+
+@pytest.mark.parametrize(
+    "cut", ["[", '["', '["NVID', f'["{H200}|', f'["{H200}|m=1..1', f'["{H200}|m=1..16|n=51']
+)
+def test_a_line_cut_in_its_key_never_makes_a_larger_box_answer(nested, caplog, cut):
+    high, low = nested
+    lines = shard(high).read_text().splitlines(keepends=True)
+    mine = next(line for line in lines if f"{H200}|{NARROW}" in line[:40])
+    lines.remove(mine)
+    shard(high).write_text("".join([*lines, cut]))
+    lfbo_aot.use_database(high)
+    found = resolve(KERNEL, (8, 5120), ARCH)
+    assert (found.config["num_warps"], found.layer) == (2, str(low))
+    (text,) = texts(caplog)
+    assert text.startswith(f"{KERNEL}: damaged: {shard(high)}:3: the line is cut or malformed")
+
+
+def test_an_exact_box_is_served_whatever_else_is_damaged(tmp_path, write_database, make_entry):
+    held = {"m=8": make_entry(1), "m=1..16": make_entry(2)}
+    path = write_database(tmp_path / "one", {KERNEL: held}, dims={"m": Range(1, 64)})
+    with shard(path).open("a") as file:
+        file.write(f'["{H200}|m=1')
+    lfbo_aot.use_database(path)
+    assert get_config(KERNEL, (8,), ARCH)["num_warps"] == 1
+    assert resolve(KERNEL, (9,), ARCH).status == "default"
+
+
+def test_an_outdated_smaller_box_does_not_hide_a_valid_larger_one(nested, make_entry):
+    high, _ = nested
+    old = make_entry(1, source="sha256:01d")
+    bucket, wide = Bucket.parse(NARROW), Bucket.parse(WIDE)
+    new = make_entry(8, source="sha256:4e3")
+    device = DeviceId.parse(ARCH)
+    merge(high, {KERNEL: {(device, bucket): old, (device, wide): new}}, [])
+    lfbo_aot.use_database(high)
+    found = resolve(KERNEL, (8, 5120), ARCH, environment=Environment(source="sha256:4e3"))
+    assert (found.config["num_warps"], found.layer, found.status) == (8, str(high), "exact")
+    passed = f"source: entry=sha256:01d here=sha256:4e3 ({high}: {H200}|{NARROW})"
+    assert passed in found.reasons
+    # Damage isn't an outdated entry: what it says can't be known.
+    content = shard(high).read_bytes()
+    shard(high).write_bytes(content.replace(b'"num_warps": 1,', b'"num_warps": 9,', 1))
+    lfbo_aot.use_database(high)
+    found = resolve(KERNEL, (8, 5120), ARCH, environment=Environment(source="sha256:50ce"))
+    assert found.config["num_warps"] == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        (
+            {"versions": {"torch": "2.10.0"}},
+            "freshness: stale comes after fresh; torch: entry=2.10.0 here=2.11.0",
+        ),
+        ({"status": "imported"}, "status: imported comes after exact"),
+    ],
+)
+def test_an_entry_passed_over_for_a_lower_layer_is_named(nested, make_entry, fields, says):
+    high, low = nested
+    device = DeviceId.parse(ARCH)
+    worse = {(device, Bucket.parse(NARROW)): make_entry(1, **fields)}
+    merge(high, {KERNEL: worse}, [])
+    lfbo_aot.use_database(high)
+    here = Environment(versions={"torch": "2.11.0"})
+    found = resolve(KERNEL, (8, 5120), ARCH, environment=here)
+    assert (found.config["num_warps"], found.layer) == (2, str(low))
+    assert f"{says} ({high}: {H200}|{NARROW})" in found.reasons
+
+
+@pytest.mark.parametrize("what", ["", "sm90"])
+def test_a_closed_folder_is_warned_of_once(layers, caplog, closed, what):
+    high, low = layers
+    closed(high / what if what else high)
+    for m in (100, 101):
+        assert resolve(KERNEL, shape(m), ARCH).layer == str(low)
+    (text,) = texts(caplog)
+    assert text == f"{KERNEL}: damaged: {high / what}: can't be read: Permission denied"
+
+
+def test_a_kernel_that_may_be_in_a_closed_folder(layers, closed):
+    high, low = layers
+    closed(high.parent)
+    with pytest.raises(lfbo_aot.errors.UnknownNameError) as caught:
+        resolve(KERNEL, shape(100), ARCH)
+    for path in (high, low):
+        assert f"{path}: can't be read: Permission denied" in str(caught.value)
+
+
+def test_a_path_that_cannot_be_looked_at_is_a_layer_that_says_so(
+    layers, caplog, closed, isolated, tmp_path
+):
+    hidden = tmp_path / "shut" / "tuned"
+    hidden.mkdir(parents=True)
+    closed(hidden.parent)
+    isolated.setenv("LFBO_AOT_PATH", str(hidden))
+    settings.current.cache_clear()
+    state.refresh()
+    assert resolve(KERNEL, shape(100), ARCH).config["num_warps"] == 1
+    with lfbo_aot.use_database(hidden):
+        assert resolve(KERNEL, shape(100), ARCH).config["num_warps"] == 1
+    (text,) = texts(caplog)
+    assert text == f"{KERNEL}: damaged: {hidden}: can't be read: Permission denied"
+
+
+def test_a_closed_folder_of_declarations(layers, caplog, closed):
+    high, _ = layers
+    closed(high / "kernels")
+    assert get_config(KERNEL, (100, 2048, "bfloat16"), ARCH)["num_warps"] == 1
+    (text,) = texts(caplog)
+    assert text == f"{KERNEL}: damaged: {high / 'kernels'}: can't be read: Permission denied"
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (Path.mkdir, "not a file"),
+        (lambda path: path.symlink_to("nowhere"), "No such file or directory"),
+        (os.mkfifo, "not a file"),
+    ],
+)
+def test_a_shard_that_is_no_file(layers, caplog, make, says):
+    high, low = layers
+    shard(high).unlink()
+    make(shard(high))
+    assert resolve(KERNEL, shape(100), ARCH).layer == str(low)
+    (text,) = texts(caplog)
+    assert text == f"{KERNEL}: damaged: {shard(high)}: can't be read: {says}"

@@ -83,7 +83,7 @@ def test_another_layout_gets_the_default(serve, kernel, x):
     turned = torch.empty(2048, 100, dtype=torch.bfloat16).t()
     found = resolve(kernel, (turned,), ARCH)
     assert (found.status, found.config) == ("default", {})
-    assert found.reasons[0].startswith("layout: entry=0,1 here=1,0*")
+    assert found.reasons[0].startswith("layout: entry=0,1:bfloat16 here=1,0*:bfloat16")
     assert resolve(kernel, SHAPE, ARCH).status == "exact"
 
 
