@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import TextIO
 
     from typing_extensions import Self
 
@@ -16,6 +19,25 @@ if TYPE_CHECKING:
     from lfbo_aot.tuning.run import Result
 
 EVERY_S = 10.0
+
+
+class OutputClosed(KeyboardInterrupt):
+    """Nobody reads the output any more, as after `| head -1`."""
+
+
+def show(text: str, out: TextIO) -> None:
+    """Print a line now. Raises OutputClosed where nobody reads it."""
+    try:
+        print(text, file=out, flush=True)
+    except BrokenPipeError:
+        drop_output(out)
+        raise OutputClosed from None
+
+
+def drop_output(out: TextIO) -> None:
+    """Let nothing more go to an output that is closed, what waits to be written included."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 
 
 def bucket_text(item: Item) -> str:
@@ -104,7 +126,7 @@ class LineWatcher:
         return f", {max(0.0, self._ends - time.monotonic()):.0f} s of the budget left"
 
     def _show(self, text: str) -> None:
-        print(text, file=self._out, flush=True)
+        show(text, self._out)
 
 
 class LiveWatcher(LineWatcher):

@@ -12,9 +12,12 @@ from typing import Any
 
 from lfbo_aot.cli.arguments import UsageError
 from lfbo_aot.cli.arguments import parse_dims
+from lfbo_aot.cli.progress import OutputClosed
 from lfbo_aot.cli.progress import bucket_text
+from lfbo_aot.cli.progress import drop_output
 from lfbo_aot.cli.progress import make_watcher
 from lfbo_aot.cli.progress import result_text
+from lfbo_aot.cli.progress import show
 from lfbo_aot.database.database import Database
 from lfbo_aot.errors import DeviceUnavailableError
 from lfbo_aot.registry.devices import INTERPRETER
@@ -79,7 +82,18 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 where every bucket of the plan is held at the end, 1 where not."""
+    """0 where every bucket of the plan is held at the end, 1 where not.
+
+    INTERRUPTED after Ctrl-C; and where nobody reads the output any more (`| head -1`), which stops
+    a run in the same way: nobody would see it go on, and what is finished is kept.
+    """
+    try:
+        return _run(args)
+    except OutputClosed:
+        return INTERRUPTED
+
+
+def _run(args: argparse.Namespace) -> int:
     settings = runtime_settings.current()
     where = _where([word for word in args.dims if "=" in word])
     specs = _specs([word for word in args.dims if "=" not in word], args.module)
@@ -203,6 +217,8 @@ def _tune(
         try:
             with contextlib.closing(start_device(device, args.workers)) as started, watcher:
                 return tune(plan, started, into=into, state=state, options=options, watcher=watcher)
+        except OutputClosed:
+            raise
         except KeyboardInterrupt:
             print(
                 f"\nlfbo-aot: interrupted. {watcher.finished} buckets were finished and are in "
@@ -246,7 +262,7 @@ def _list(plan: Sequence[Item], device: DeviceId, why: str, into: Path, *, as_js
                 "kernel": item.spec.kernel_id,
                 "bucket": item.bucket.key,
                 "shape": dict(item.shape),
-                "status": "held" if not item.why else "to tune",
+                "status": _state(item),
                 "why": item.why,
             }
             for item in plan
@@ -256,33 +272,45 @@ def _list(plan: Sequence[Item], device: DeviceId, why: str, into: Path, *, as_js
     print(f"device {device} ({why}); database {into}")
     for item in plan:
         print(f"{item.why or 'held':18} {item.spec.kernel_id:28} {bucket_text(item)}")
-    count = sum(bool(item.why) for item in plan)
+    count = sum(_state(item) == "to tune" for item in plan)
     print(f"{count} of {len(plan)} buckets to tune")
     return 0
+
+
+def _state(item: Item) -> str:
+    from lfbo_aot.tuning.plan import is_servable
+
+    if not item.why:
+        return "held"
+    return "to tune" if is_servable(item.spec) else item.why
 
 
 def _print_summary(
     results: Sequence[Result], total: int, device: DeviceId, into: Path, args: argparse.Namespace
 ) -> int:
+    """The exit status; it is the same where nobody reads the summary."""
     held = total - sum(r.status != "held" for r in results)
     bad = [r for r in results if r.status in ("failed", "unfinished")]
     if args.json:
         rows = [_row(r) for r in results if r.status != "held"]
-        print(
-            json.dumps(
-                {"device": str(device), "into": str(into), "held": held, "results": rows}, indent=2
+        told = {"device": str(device), "into": str(into), "held": held, "results": rows}
+        lines = [json.dumps(told, indent=2)]
+    else:
+        # Those that were begun have been shown.
+        begun = {id(r) for r in bad if r.status == "failed" or r.seconds}
+        lines = [result_text(result) for result in bad if id(result) not in begun]
+        tuned = sum(r.status == "tuned" for r in results)
+        lines.append(f"{tuned} tuned, {held} held before, {len(bad)} missing; database {into}")
+        if any(r.status == "unfinished" for r in bad):
+            lines.append(
+                "run the same command again to go on with the unfinished ones, or with more time"
             )
-        )
-        return int(bool(bad))
-    for result in bad:
-        if not result.seconds:  # those that were begun have been shown
-            print(result_text(result))
-    tuned = sum(r.status == "tuned" for r in results)
-    print(f"{tuned} tuned, {held} held before, {len(bad)} missing; database {into}")
-    if any(r.status == "unfinished" for r in bad):
-        print("run the same command again to go on with the unfinished ones, or with more time")
-    if any(r.status == "failed" for r in bad):
-        print("what failed will fail again until its reason is mended")
+        if any(r.status == "failed" for r in bad):
+            lines.append("what failed will fail again until its reason is mended")
+    try:
+        print("\n".join(lines), flush=True)
+    except BrokenPipeError:
+        drop_output(sys.stdout)
     return int(bool(bad))
 
 
@@ -303,7 +331,7 @@ def _row(result: Result) -> dict[str, Any]:
 
 
 def _say(text: str, args: argparse.Namespace) -> None:
-    print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
+    show(text, sys.stderr if args.json else sys.stdout)
 
 
 def seconds(text: str) -> float:

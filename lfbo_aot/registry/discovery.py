@@ -36,8 +36,10 @@ def load_kernels(modules: Sequence[str] | None = None) -> tuple[KernelSpec, ...]
     """The kernels of these modules, by id; of all announced ones where none are named.
 
     A module's kernels are those declared in it or below it, and those that it holds by name. A
-    module is a dotted name, or the path of a `.py` file. Raises DiscoveryError naming the module
-    that can't be imported, with the cause; a DeclarationError in it comes through as it is.
+    module is a dotted name, or the path of a `.py` file; of one that lies in a package, the dotted
+    name is found out, so that its kernels have the ids that they have everywhere else. Raises
+    DiscoveryError naming the module that can't be imported, or that ends the program, with the
+    cause; a DeclarationError in it comes through as it is.
     """
     found: dict[str, KernelSpec] = {}
     for name in announced() if modules is None else modules:
@@ -59,12 +61,14 @@ def _import(name: str) -> ModuleType:
         return importlib.import_module(name)
     except DeclarationError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise DiscoveryError(name, error) from error
 
 
 def _import_file(path: Path) -> ModuleType:
     path = path.resolve()
+    if (path.parent / "__init__.py").is_file() and path.is_file():
+        return _import_from_package(path)
     before = sys.modules.get(path.stem)
     if before is not None and getattr(before, "__file__", None) == str(path):
         return before
@@ -82,4 +86,22 @@ def _import_file(path: Path) -> ModuleType:
     except BaseException:
         del sys.modules[path.stem]
         raise
+    return module
+
+
+def _import_from_package(path: Path) -> ModuleType:
+    """Import a file under its dotted name; the folder that holds its package goes on `sys.path`."""
+    names = [] if path.name == "__init__.py" else [path.stem]
+    root = path.parent
+    while (root / "__init__.py").is_file() and root.name:
+        names.insert(0, root.name)
+        root = root.parent
+    name = ".".join(names)
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    module = importlib.import_module(name)
+    found = getattr(module, "__file__", None)
+    if found is None or Path(found).resolve() != path:
+        msg = f"its name is {name}, and that is {found or 'no file'} here; rename its package"
+        raise ImportError(msg)
     return module

@@ -1,4 +1,4 @@
-"""Layouts: the order in memory of tensors' dims, as entries keep it and look-ups compare it."""
+"""Layouts: tensors' dtypes and the order of their dims in memory, in entries and in look-ups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Layout = tuple[dict[str, Any], ...]
-"""One item for each tensor among the arguments: `{"order": [0, 1], "contiguous": True}`."""
+"""One item for each tensor among the arguments.
+
+`{"order": [0, 1], "contiguous": True, "dtype": "bfloat16"}`
+"""
 
 
 def describe_layout(args: Iterable[object]) -> Layout:
@@ -38,21 +41,34 @@ def is_tensor(value: object) -> bool:
 
 
 def same_layout(stored: Sequence[Any], live: Layout) -> bool:
-    """Whether tensors laid out like `live` are what an entry with the layout `stored` holds for."""
-    return [dict(item) for item in stored] == list(live)
+    """Whether tensors laid out like `live` are what an entry with the layout `stored` holds for.
+
+    An item without a dtype, as older entries have them, holds for any.
+    """
+    return len(stored) == len(live) and all(
+        {"dtype": here["dtype"], **item} == here for item, here in zip(stored, live, strict=True)
+    )
 
 
 def layout_text(layout: Sequence[Any]) -> str:
-    """A layout on one line: the order of each tensor's dims, `*` after one that isn't contiguous."""
-    return " ".join(
-        ",".join(map(str, item.get("order", ()))) + ("" if item.get("contiguous") else "*")
-        for item in layout
-    )
+    """A layout on one line: of each tensor the order of its dims and its dtype.
+
+    `0,1:bfloat16`, with `*` after the order of one that isn't contiguous: `1,0*:bfloat16`.
+    """
+    return " ".join(map(_text, layout))
+
+
+def _text(item: Any) -> str:
+    order = ",".join(map(str, item.get("order", ())))
+    dtype = f":{item['dtype']}" if "dtype" in item else ""
+    return order + ("" if item.get("contiguous") else "*") + dtype
 
 
 def _describe(tensor: Any) -> dict[str, Any]:
     dims = range(int(tensor.dim()))
+    dtype = str(tensor.dtype).removeprefix("torch.")
     if tensor.is_contiguous():
-        return {"order": list(dims), "contiguous": True}
+        return {"order": list(dims), "contiguous": True, "dtype": dtype}
     strides = tensor.stride()
-    return {"order": sorted(dims, key=lambda d: (-int(strides[d]), d)), "contiguous": False}
+    order = sorted(dims, key=lambda d: (-int(strides[d]), d))
+    return {"order": order, "contiguous": False, "dtype": dtype}

@@ -1,7 +1,7 @@
 """A digest of a kernel's source: of what it computes, not of how or where it is written.
 
-The kernel function, and the functions, classes and globals of its own package that it reads, are
-taken in the order in which they are first read, each as the text of its syntax tree
+The kernel function, and the functions, classes and globals of its own package (or, where it is in
+none, of the files beside its own) that it reads, are taken in the order in which they are first read, each as the text of its syntax tree
 (`registry.syntax`) with what each free name in it stands for: another of them, by its number, or
 something outside the package, by its dotted name. So neither paths nor the order or the file of
 other definitions count. Nothing is imported or run.
@@ -231,13 +231,18 @@ class _Walk:
         return [source]
 
     def _module(self, file: Source, parts: Names) -> Source | None:
-        """The module of that dotted name, if it is a file of the package of `file`."""
+        """The module of that dotted name, if it is a file of the package of `file`.
+
+        Of a script, or a module in no package, if it is a file beside it.
+        """
         depth = len(file.prefix)
-        if not depth or parts[:depth] != file.prefix:
+        if parts[:depth] != file.prefix:
+            return None
+        if not depth and (len(parts) != 1 or not file.path.is_file()):
             return None
         base = file.root.joinpath(*parts[depth:])
         package = base / "__init__.py"
-        is_package = package.is_file()
+        is_package = depth > 0 and package.is_file()
         path = package if is_package else base.with_name(base.name + ".py")
         if path not in self._sources:
             self._sources[path] = (

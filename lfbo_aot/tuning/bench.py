@@ -5,7 +5,6 @@ The same for a GPU and for the interpreter; they differ in the clock that is pas
 
 from __future__ import annotations
 
-import contextlib
 import random
 from dataclasses import dataclass
 from dataclasses import field
@@ -17,13 +16,18 @@ from lfbo_aot.adapters import helion as seam
 from lfbo_aot.errors import LfboAotError
 from lfbo_aot.errors import TuningError
 from lfbo_aot.tuning.check import difference
+from lfbo_aot.tuning.check import has_nan
+from lfbo_aot.tuning.check import same
 from lfbo_aot.tuning.check import tensors_of
+from lfbo_aot.tuning.poison import nan_memory
+from lfbo_aot.tuning.poison import zero_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from collections.abc import Iterator
+    from collections.abc import Iterable
     from collections.abc import Mapping
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from lfbo_aot.registry.dims import Value
     from lfbo_aot.registry.spec import KernelSpec
@@ -62,26 +66,41 @@ class Bench:
             raise TuningError(msg) from e
         self.args = tuple(spec.kernel.normalize_args(*made))
         self._clock = clock
-        names = list(spec.signature.parameters)
-        self._mutated = [names.index(name) for name in spec.mutates]
-        self._originals = [self.args[i].clone() for i in self._mutated]
+        self._names = list(spec.signature.parameters)
+        self._mutated = [self._names.index(name) for name in spec.mutates]
+        self._originals = [_clone(arg) for arg in self.args]
         self._want: list[Any] = []
+        self._by_chance = False
 
     def set_reference(self, default: Callable[[], Callable[..., Any]]) -> None:
         """Compute what a call must give: by the spec's reference, else by what `default` makes.
 
-        Raises TuningError where that fails, or where a result holds nothing to compare.
+        Raises TuningError where that fails, where it changes an argument that `mutates=` doesn't
+        name, or where a result holds nothing to compare.
         """
         what = "reference=" if self.spec.reference else "no reference=, and the default config"
         args = list(self.args)
         for i in self._mutated:
-            args[i] = args[i].clone()
+            args[i] = _clone(args[i])
         try:
             result = (self.spec.reference or default())(*args)
+            self._clock.settle()
         except Exception as e:
             msg = f"kernel {self.spec.kernel_id!r}: {what} failed: {type(e).__name__}: {e}"
             raise TuningError(msg) from e
-        self._want = tensors_of(result) + [args[i] for i in self._mutated]
+        if changed := self._changed():
+            what = "reference=" if self.spec.reference else "the default config"
+            msg = (
+                f"kernel {self.spec.kernel_id!r}: {what} changed {changed}; name it there if the "
+                "kernel is to change it, else let the reference work on a copy"
+            )
+            raise TuningError(msg)
+        returned = tensors_of(result)
+        # A later call may write to what shares memory with an argument.
+        ours = {_memory(t) for t in tensors_of(args)}
+        returned = [t.clone() if _memory(t) in ours else t for t in returned]
+        self._by_chance = any(_by_chance(t) for t in returned)
+        self._want = returned + tensors_of([args[i] for i in self._mutated])
         if not self._want:
             msg = (
                 f"kernel {self.spec.kernel_id!r}: the reference gives no tensor, and mutates= names "
@@ -93,14 +112,38 @@ class Bench:
         """(what is wrong with the result or None, the kernels that the call launched).
 
         Memory that the call allocates is filled with NaN first, so that a value which the kernel
-        doesn't write can't be a right one left behind by an earlier candidate.
+        doesn't write can't be a right one left behind by an earlier candidate. Where what it is
+        filled with may be right (True, the largest integer, a NaN of the reference) the call is
+        made once more with memory filled with zeros.
         """
-        self._restore()
-        with _poisoned_memory():
+        wrong, compiled = self._check(function, nan_memory())
+        if wrong is None and self._by_chance:
+            wrong, _ = self._check(function, zero_memory())
+        return wrong, compiled
+
+    def _check(
+        self, function: Callable[..., Any], memory: AbstractContextManager[None]
+    ) -> tuple[str | None, list[Any]]:
+        self._restore(self._mutated)
+        with memory:
             result, compiled = seam.run(function, self.args)
             self._clock.settle()
-        got = tensors_of(result) + [self.args[i] for i in self._mutated]
-        return difference(got, self._want, self.spec.tolerance), compiled
+        got = tensors_of(result) + tensors_of([self.args[i] for i in self._mutated])
+        wrong = difference(got, self._want, self.spec.tolerance)
+        if changed := self._changed():
+            wrong = f"the call changed {changed}"
+        return wrong, compiled
+
+    def _changed(self) -> str:
+        """The argument that isn't what it was, though `mutates=` doesn't name it; restored."""
+        for i, arg in enumerate(self.args):
+            if i in self._mutated:
+                continue
+            pairs = zip(tensors_of(arg), tensors_of(self._originals[i]), strict=True)
+            if not all(same(now, before) for now, before in pairs):
+                self._restore([i])
+                return f"the argument {self._names[i]!r}, which mutates= doesn't name"
+        return ""
 
     def time(self, function: Callable[..., Any], launches: int) -> list[float]:
         """Microseconds of each of `launches` calls."""
@@ -108,13 +151,33 @@ class Bench:
             return self._clock.time_us(lambda: function(*self.args), launches)
         samples = []
         for _ in range(launches):
-            self._restore()
+            self._restore(self._mutated)
             samples += self._clock.time_us(lambda: function(*self.args), 1)
         return samples
 
-    def _restore(self) -> None:
-        for i, original in zip(self._mutated, self._originals, strict=True):
-            self.args[i].copy_(original)
+    def _restore(self, places: Iterable[int]) -> None:
+        for i in places:
+            pairs = zip(tensors_of(self.args[i]), tensors_of(self._originals[i]), strict=True)
+            for now, before in pairs:
+                now.copy_(before)
+
+
+def _clone(value: Any) -> Any:
+    """A copy of the tensors in an argument; anything else as it is."""
+    if isinstance(value, list | tuple):
+        return type(value)(_clone(item) for item in value)
+    return value.clone() if tensors_of(value) else value
+
+
+def _memory(tensor: Any) -> int:
+    return int(tensor.untyped_storage().data_ptr())
+
+
+def _by_chance(want: Any) -> bool:
+    """Whether memory filled with NaN may hold a right value."""
+    if not (want.is_floating_point() or want.is_complex()):
+        return True
+    return has_nan(want)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,20 +210,3 @@ def race(bench: Bench, entrants: Sequence[Entrant], rounds: int) -> dict[str, An
         "resources": [dict(entrant.resources) for entrant in entrants],
         "errors": errors,
     }
-
-
-@contextlib.contextmanager
-def _poisoned_memory() -> Iterator[None]:
-    import torch
-    from torch.utils import deterministic
-
-    before = torch.are_deterministic_algorithms_enabled()
-    warn = torch.is_deterministic_algorithms_warn_only_enabled()
-    fill = deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
-    torch.use_deterministic_algorithms(mode=True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(mode=before, warn_only=warn)
-        deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]

@@ -16,8 +16,10 @@ from lfbo_aot.search import PatternSearch
 from lfbo_aot.search import RandomSearch
 from lfbo_aot.search.trial import FAILURES
 from lfbo_aot.tuning import journaling
+from lfbo_aot.tuning.damage import read_records
 from lfbo_aot.tuning.final import Choice
 from lfbo_aot.tuning.final import choose
+from lfbo_aot.tuning.judged import judged_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +118,7 @@ class BucketSearch:
         self._journal = journal
         self._manner = manner
         self._watch = watch
-        records = list(journal.records())
+        records = read_records(journal)
         own = [r for r in records if r.get("bucket") == task.bucket.key]
         asked = self._asked(limits.trials)
         # A search that was interrupted goes on from the start that it had.
@@ -128,6 +130,7 @@ class BucketSearch:
         self._limits = limits.within(seconds)
         self._space = self.opened.space
         self._identity = asked | {
+            "layout": list(self.opened.layout),
             "policy": self.opened.policy,
             "versions": self.opened.versions,
             "space": self._space.to_json(),
@@ -147,6 +150,7 @@ class BucketSearch:
             "shape": dict(self.task.shape),
             "source": spec.source,
             "settings": dict(spec.settings),
+            "judged_by": judged_by(spec),
             "algorithm": self._manner.algorithm,
             "seed": self._manner.seed,
             "trials": trials,

@@ -50,6 +50,25 @@ def difference(
     return None
 
 
+def same(one: Any, other: Any) -> bool:
+    """Whether two tensors hold the same values; a NaN is the same as any other."""
+    return _tensor_difference(one, other, {}) is None
+
+
+def has_nan(tensor: Any) -> bool:
+    """Whether a NaN is among the values of a tensor."""
+    import torch
+
+    flat = _flat(tensor)
+    for start in range(0, flat.numel(), _CHUNK):
+        piece = flat[start : start + _CHUNK]
+        # The narrowest floats have no isnan.
+        piece = piece.to(torch.float32) if piece.element_size() == 1 else piece
+        if piece.isnan().any():
+            return True
+    return False
+
+
 def _tensor_difference(
     got: Any, want: Any, tolerance: Mapping[str, tuple[float, float]]
 ) -> str | None:

@@ -30,7 +30,19 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 # What two sessions of a bucket must share for the trials of one to be true of the other.
-_COMPARABLE = ("kernel", "bucket", "device", "source", "settings", "policy", "versions")
+_COMPARABLE = (
+    "kernel",
+    "bucket",
+    "device",
+    "source",
+    "settings",
+    "judged_by",
+    "layout",
+    "policy",
+    "versions",
+)
+# What a config is, whatever was wrong with the reference, the inputs or the machine then.
+_FACTS = ("ok", "duplicate", "invalid", "compile_error", "compile_timeout")
 
 
 def config_key(config: Mapping[str, Any]) -> str:
@@ -202,7 +214,10 @@ def replay(
 
 
 def recall(records: Sequence[Record], identity: Record, space: Space) -> list[Record]:
-    """The trials of other sessions that hold for this one too, the first one of each point."""
+    """The trials of other sessions that hold for this one too, the first one of each point.
+
+    A wrong result, a crash, a timeout or too little memory then is worth another try now.
+    """
     wanted = {key: normalized(identity)[key] for key in _COMPARABLE}
     comparable = {
         r["session"]
@@ -212,6 +227,8 @@ def recall(records: Sequence[Record], identity: Record, space: Space) -> list[Re
     found: dict[Point, Record] = {}
     for record in records:
         if record["kind"] != "trial" or record["session"] not in comparable:
+            continue
+        if record["status"] not in _FACTS:
             continue
         try:
             point = space.canonical(record["point"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import dataclass
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from lfbo_aot.tuning.bucket import BucketSearch
 from lfbo_aot.tuning.bucket import Manner
 from lfbo_aot.tuning.bucket import Step
 from lfbo_aot.tuning.bucket import Task
+from lfbo_aot.tuning.damage import set_aside
 from lfbo_aot.tuning.entries import check_shards
 from lfbo_aot.tuning.entries import make_entry
 from lfbo_aot.tuning.entries import seeds
@@ -24,6 +26,8 @@ from lfbo_aot.tuning.folders import journal_path
 from lfbo_aot.tuning.folders import lock_of
 from lfbo_aot.tuning.heartbeat import Heartbeat
 from lfbo_aot.tuning.limits import Limits
+from lfbo_aot.tuning.plan import NEVER_SERVED
+from lfbo_aot.tuning.plan import is_servable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +36,11 @@ if TYPE_CHECKING:
 
     from lfbo_aot.database.entry import Entry
     from lfbo_aot.registry.devices import DeviceId
+    from lfbo_aot.registry.spec import KernelSpec
     from lfbo_aot.tuning.devices.device import Device
     from lfbo_aot.tuning.plan import Item
+
+logger = logging.getLogger(__name__)
 
 FINAL_SHARE = 0.08  # of a bucket's time, kept for the final measurement
 
@@ -127,7 +134,10 @@ def tune(
     try:
         with contextlib.ExitStack() as locks:
             for kernel_id in sorted({item.spec.kernel_id for item in todo}):
-                locks.enter_context(_locked(journal_path(state, device.id, kernel_id)))
+                journal = journal_path(state, device.id, kernel_id)
+                locks.enter_context(_locked(journal))
+                if options.fresh and (aside := set_aside(journal)):
+                    logger.warning("the damaged journal of %s is now %s", kernel_id, aside)
             check_shards(into, device.id, todo)
             if todo:
                 locks.enter_context(beat)
@@ -197,6 +207,8 @@ class _Run:
     def _one(self, item: Item, share_s: float | None) -> Result:
         started = self._device.clock()
         path = journal_path(self._state, self._device.id, item.spec.kernel_id)
+        if reason := _why_never(item.spec):
+            return Result(item, "failed", None, reason)
         try:
             with Journal(path) as journal:
                 status, entry, reason = self._search(item, journal, share_s)
@@ -237,6 +249,11 @@ class _Run:
         return "tuned", entry, ""
 
 
+def _why_never(spec: KernelSpec) -> str:
+    """Why what would be tuned for the kernel could never be served; empty where it could."""
+    return "" if is_servable(spec) else f"{NEVER_SERVED}; drop the setting, or tune it with Helion"
+
+
 def _share(limits: Limits, options: Options, buckets_left: int) -> float | None:
     """The seconds that the next bucket's search may take."""
     left = limits.left_s
@@ -247,6 +264,6 @@ def _share(limits: Limits, options: Options, buckets_left: int) -> float | None:
 
 def _declare(into: Path, items: Sequence[Item]) -> None:
     """Write the declarations first: an entry without one is an error, the reverse is not."""
-    specs = {item.spec.kernel_id: item.spec for item in items}
+    specs = {item.spec.kernel_id: item.spec for item in items if not _why_never(item.spec)}
     if specs:
         merge(into, {}, [Declaration.of(specs[kernel_id]) for kernel_id in sorted(specs)])

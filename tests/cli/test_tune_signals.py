@@ -209,3 +209,22 @@ def test_a_run_killed_again_and_again_ends_like_any_other(start, tmp_path):
     assert_nothing_was_tried_twice(run)
     assert len(run.trials()) == 12
     assert [r["kind"] for r in run.records()].count("open") == 2
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_a_reader_that_has_seen_enough_stops_the_run(start, words):
+    """As `| head -1` does; with --json the progress goes to standard error."""
+    run = start("fake", "--trials", "60", "--algorithm", "random", *words)
+    name = "stderr" if words else "stdout"
+    stream = getattr(run.process, name)
+    assert stream.readline().startswith("device cpu-interpreter/Triton interpreter")
+    assert "starting" in stream.readline()
+    stream.close()
+    setattr(run.process, name, None)
+    status, out, err = run.end()
+    assert (status, out or "", err or "") == (130, "", "")
+    assert len(run.trials()) == 54  # every point of the bucket, whose end could not be told
+    assert verify(run.folder / "db") == ()
+    again = start("fake", "--trials", "60", "--algorithm", "random")
+    assert again.end()[0] == 0
+    assert_nothing_was_tried_twice(again)

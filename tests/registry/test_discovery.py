@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import sys
 from importlib.metadata import EntryPoint
 from types import SimpleNamespace
@@ -102,6 +103,48 @@ def test_a_file_is_loaded_by_path(package, monkeypatch):
     monkeypatch.setitem(sys.modules, "loose_kernels", SimpleNamespace(__file__="/other.py"))
     with pytest.raises(DiscoveryError, match="rename the file"):
         ids([str(path)])
+
+
+@pytest.mark.parametrize("code", ["0", "3", "'bye'", ""])
+def test_a_module_that_ends_the_program_is_named(package, code):
+    (package / "ends.py").write_text(f"import sys\nsys.exit({code})\n")
+    with pytest.raises(DiscoveryError, match=r"disco\.ends.*SystemExit"):
+        ids(["disco.ends"])
+    loose = package.parent / "ends.py"
+    loose.write_text(f"import sys\nsys.exit({code})\n")
+    with pytest.raises(DiscoveryError, match=r"ends\.py.*SystemExit"):
+        ids([str(loose)])
+    assert "ends" not in sys.modules
+
+
+def test_a_file_of_a_package_is_loaded_under_its_dotted_name(package, monkeypatch):
+    """Else its kernels would have other ids than where the package is imported."""
+    inner = package / "inner"
+    inner.mkdir()
+    (inner / "__init__.py").write_text(DECLARES + "fourth = declare('fourth', 4)\n")
+    (inner / "ops.py").write_text(
+        "from ..one import declare\nfifth = declare('fifth', 5)\nMODULE = __name__\n"
+    )
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p != str(package.parent)])
+    importlib.invalidate_caches()
+    monkeypatch.chdir(package)
+    assert "disco.fifth" in ids(["inner/ops.py"])
+    assert sys.modules["disco.inner.ops"].MODULE == "disco.inner.ops"
+    assert "ops" not in sys.modules
+    assert sys.path[0] == str(package.parent)
+    assert "disco.fourth" in ids([str(inner / "__init__.py")])
+    assert sys.path.count(str(package.parent)) == 1
+
+
+def test_a_file_whose_package_is_another_one_here(package, tmp_path, monkeypatch):
+    other = tmp_path / "elsewhere" / "disco"
+    other.mkdir(parents=True)
+    (other / "__init__.py").touch()
+    (other / "one.py").touch()
+    ids(["disco.one"])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(DiscoveryError, match=r"its name is disco\.one, and that is .*one\.py here"):
+        ids([str(other / "one.py")])
 
 
 def test_announced_modules_are_loaded_where_none_are_named(package, monkeypatch):

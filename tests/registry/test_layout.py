@@ -31,12 +31,14 @@ COLUMNS = Tensor((4, 8), (1, 4), False)
 
 def test_order_is_outermost_first():
     assert describe_layout([ROWS, 1.5, COLUMNS, None]) == (
-        {"order": [0, 1], "contiguous": True},
-        {"order": [1, 0], "contiguous": False},
+        {"order": [0, 1], "contiguous": True, "dtype": "float32"},
+        {"order": [1, 0], "contiguous": False, "dtype": "float32"},
     )
     assert describe_layout([Tensor((2, 3, 4), (4, 8, 1), False)])[0]["order"] == [1, 0, 2]
     assert describe_layout([Tensor((2, 3), (0, 0), False)])[0]["order"] == [0, 1]
-    assert describe_layout([Tensor((), (), True)]) == ({"order": [], "contiguous": True},)
+    assert describe_layout([Tensor((), (), True)]) == (
+        {"order": [], "contiguous": True, "dtype": "float32"},
+    )
 
 
 def test_sizes_of_one_do_not_matter_where_it_is_contiguous():
@@ -52,7 +54,24 @@ def test_a_stored_layout_compares_equal():
     assert same_layout(json.loads(json.dumps(live)), live)
     assert not same_layout(json.loads(json.dumps(live)), describe_layout([ROWS, ROWS]))
     assert not same_layout((), live)
-    assert layout_text(live) == "0,1 1,0*"
+    assert layout_text(live) == "0,1:float32 1,0*:float32"
+    assert layout_text([{"order": [0, 1], "contiguous": True}]) == "0,1"
+
+
+def test_every_tensor_has_the_dtype_that_was_measured():
+    import torch
+
+    x = torch.empty(4, 8, dtype=torch.bfloat16)
+    stored = json.loads(json.dumps(describe_layout([x, x[0]])))
+    assert [item["dtype"] for item in stored] == ["bfloat16", "bfloat16"]
+    assert same_layout(stored, describe_layout([x, x[0]]))
+    assert not same_layout(stored, describe_layout([x, x[0].float()]))
+
+
+def test_a_stored_layout_without_dtypes_holds_for_any():
+    stored = [{"order": [0, 1], "contiguous": True}]
+    assert same_layout(stored, describe_layout([ROWS]))
+    assert not same_layout(stored, describe_layout([COLUMNS]))
 
 
 def test_torch_tensors_have_layouts():
@@ -60,7 +79,7 @@ def test_torch_tensors_have_layouts():
 
     x = torch.empty(4, 8)
     assert describe_layout([x, x.t(), x[:, :3]]) == (
-        {"order": [0, 1], "contiguous": True},
-        {"order": [1, 0], "contiguous": False},
-        {"order": [0, 1], "contiguous": False},
+        {"order": [0, 1], "contiguous": True, "dtype": "float32"},
+        {"order": [1, 0], "contiguous": False, "dtype": "float32"},
+        {"order": [0, 1], "contiguous": False, "dtype": "float32"},
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import shutil
 import subprocess
@@ -335,3 +336,75 @@ def test_equal_on_every_python(tmp_path):
         )
         found[version] = run.stdout.strip() or run.stderr
     assert found == dict.fromkeys(found, GOLDEN)
+
+
+SCRIPT = """
+import helpers
+from constants import RATE as R
+from os.path import join
+
+def op(x):
+    return helpers.scale(x) * R + join(x)
+"""
+BESIDE = {
+    "ops.py": SCRIPT,
+    "helpers.py": "from constants import OFFSET\n\ndef scale(x):\n    return x + OFFSET\n",
+    "constants.py": "RATE = 2\nOFFSET = 3\nUNUSED = 4\n",
+}
+
+
+@pytest.fixture
+def script(tmp_path):
+    """The digest of a script's kernel, with files beside it changed."""
+
+    def make(module=None, **changed):
+        files = BESIDE | {f"{name}.py": text for name, text in changed.items()}
+        for name, text in files.items():
+            (tmp_path / name).write_text(text)
+        return source_digest(tmp_path / "ops.py", "op", module=module)
+
+    return make
+
+
+def test_files_beside_a_script_count(script):
+    first = script()
+    assert script("ops") == first
+    assert script(helpers=BESIDE["helpers.py"].replace("+", "-")) != first
+    assert script(constants=BESIDE["constants.py"].replace("RATE = 2", "RATE = 5")) != first
+    assert script(constants=BESIDE["constants.py"].replace("OFFSET = 3", "OFFSET = 5")) != first
+    assert script(constants=BESIDE["constants.py"].replace("UNUSED = 4", "UNUSED = 5")) == first
+    assert script(helpers="# moved\n" + BESIDE["helpers.py"]) == first
+
+
+def test_folders_beside_a_script_do_not_count(script, tmp_path):
+    """As where a module of its own and other packages are installed side by side."""
+    other = "import torch\n\ndef scale(x):\n    return torch.exp(x)\n"
+    first = script(helpers=other)
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("def exp(x):\n    return x\n")
+    assert script(helpers=other) == first
+
+
+def test_a_cell_has_no_files_beside_it(script, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    script()
+    one = source_digest("<cell 1>", "op", text=SCRIPT)
+    script(helpers="scale = 1\n")
+    assert source_digest("<cell 1>", "op", text=SCRIPT) == one
+
+
+SHIPPED = sorted((Path(__file__).parents[2] / "tuned").glob("*/*.jsonl"))
+
+
+@pytest.mark.parametrize("shard", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_entries_hold_for_the_kernels_here(shard):
+    name = shard.stem.rpartition(".")[2]
+    here = source_digest(Path(__file__).parents[2] / "kernels" / f"{name}.py", name)
+    entries = [json.loads(line)[2] for line in shard.read_text().splitlines()]
+    assert {entry["source"] for entry in entries} == {here}
+    declared = json.loads((shard.parents[1] / "kernels" / f"{shard.stem}.json").read_text())
+    assert declared["source"] == here
+
+
+def test_there_are_shipped_entries():
+    assert len(SHIPPED) >= 3

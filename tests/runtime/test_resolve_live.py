@@ -87,6 +87,16 @@ def test_another_layout_gets_the_default(serve, kernel, x):
     assert resolve(kernel, SHAPE, ARCH).status == "exact"
 
 
+def test_a_tensor_of_another_dtype_than_was_measured_gets_the_default(serve, kernel, x):
+    """Also one whose dtype is no dim, such as a weight's."""
+    serve(layout=describe_layout([x.float()]))
+    found = resolve(kernel, (x,), ARCH)
+    assert (found.status, found.config) == ("default", {})
+    assert found.reasons[0].startswith("layout: entry=0,1:float32 here=0,1:bfloat16")
+    serve(layout=[{"order": [0, 1], "contiguous": True}])
+    assert resolve(kernel, (x,), ARCH).status == "exact"
+
+
 def test_the_kernels_own_source_and_settings_are_checked(serve, kernel, x):
     serve(source="sha256:older", settings={**SETTINGS, "fast_math": True})
     found = resolve(kernel, (x,), ARCH)

@@ -164,3 +164,95 @@ def test_a_race_times_all_in_every_round():
     rounds = [name for name in order if name != "b"]
     pairs = {tuple(rounds[i : i + 2]) for i in range(0, 40, 2)}
     assert pairs == {("a", "e"), ("e", "a")}
+
+
+def test_a_reference_that_works_in_place_needs_mutates():
+    """Else the argument would be compared with itself, and any kernel would be right."""
+
+    def in_place(x, k):
+        return x.mul_(k)
+
+    bench = make_bench(reference=in_place)
+    with pytest.raises(TuningError, match=r"reference= changed the argument 'x', which mutates="):
+        bench.set_reference(no_default)
+    assert bench.args[0].tolist() == [0.0, 1.0, 2.0, 3.0]
+    bench = make_bench(reference=None)
+    with pytest.raises(TuningError, match=r"the default config changed the argument 'x'"):
+        bench.set_reference(lambda: in_place)
+
+
+def test_a_candidate_that_changes_what_it_may_not_is_wrong_and_leaves_no_trace():
+    bench = make_bench()
+    bench.set_reference(no_default)
+
+    def careless(x, k, _launcher):
+        result = x * k
+        x[0] = float("nan")
+        return result
+
+    wrong, _ = bench.check(careless)
+    assert wrong == "the call changed the argument 'x', which mutates= doesn't name"
+    assert bench.check(scale)[0] is None
+    nan = make_bench(inputs=lambda shape, _: (torch.full((4,), float("nan")), 2.0))
+    nan.set_reference(no_default)
+    assert nan.check(scale)[0] is None
+
+
+def test_a_result_that_is_an_argument_keeps_its_value():
+    """What the reference returns may share memory with what a kernel writes."""
+
+    def first_half(x, k, _launcher=None):
+        x *= k
+        return x[:2]
+
+    bench = make_bench(mutates=("x",), reference=first_half)
+    bench.set_reference(no_default)
+    assert bench.check(first_half)[0] is None
+    assert "result 0" in bench.check(lambda x, k, _launcher: x[:2])[0]
+
+
+ALLOCATIONS = {
+    "empty": lambda x, dtype: torch.empty(4, dtype=dtype),
+    "empty_like": lambda x, dtype: torch.empty_like(x, dtype=dtype),
+    "new_empty": lambda x, dtype: x.new_empty(4, dtype=dtype),
+    "empty_strided": lambda x, dtype: torch.empty_strided((4,), (1,), dtype=dtype),
+    "new_empty_strided": lambda x, dtype: x.new_empty_strided((4,), (1,), dtype=dtype),
+}
+
+
+@pytest.mark.parametrize("allocate", ALLOCATIONS.values(), ids=ALLOCATIONS)
+@pytest.mark.parametrize(
+    ("dtype", "right"),
+    [
+        (torch.bool, True),
+        (torch.bool, False),
+        (torch.int32, 2**31 - 1),
+        (torch.int32, 0),
+        (torch.uint8, 255),
+        (torch.float32, float("nan")),
+        (torch.bfloat16, float("nan")),
+        (torch.float8_e4m3fn, float("nan")),
+        (torch.complex64, float("nan")),
+    ],
+)
+def test_what_memory_is_filled_with_is_not_right_by_chance(allocate, dtype, right):
+    def written(x, k, _launcher=None):
+        return allocate(x, dtype).fill_(right)
+
+    bench = make_bench(reference=written)
+    bench.set_reference(no_default)
+    assert bench.check(written)[0] is None
+    assert bench.check(lambda x, k, _launcher: allocate(x, dtype))[0].startswith("result 0: ")
+
+
+def test_tensors_in_a_list_are_arguments_too():
+    def add(x, k, _launcher=None):
+        k[0] += x
+
+    bench = make_bench(
+        inputs=lambda shape, _: (torch.ones(4), [torch.ones(4), 3]), mutates="k", reference=add
+    )
+    bench.set_reference(no_default)
+    for _ in range(2):
+        assert bench.check(add)[0] is None
+    assert "1.0 instead of 2.0" in bench.check(lambda x, k, _launcher: None)[0]

@@ -370,3 +370,79 @@ def test_interrupted_trials_side_by_side_repeat_nothing(
     assert len({tuple(r["point"]) for r in told(records)}) == len(told(records)) == 40
     assert [r["kind"] for r in records].count("open") == 1
     assert found.search["trials"] == 40
+
+
+def test_failures_of_earlier_sessions_are_tried_again(search_of, journal_of, make_recording, bowl):
+    """They may have been the reference's fault, or the machine's; what doesn't compile won't."""
+    outcome_of, config_of = bowl
+    at_fault = ["wrong_result", "crash", "timeout", "out_of_memory"]
+
+    def mostly(point):
+        found = outcome_of(point)
+        if found.status != "ok" or point == (16, 4, 1, "a"):
+            return found
+        status = at_fault[int(math.log2(point[1])) % 4]
+        return Outcome(0, status, config_of(point), error="no")
+
+    search_of(trials=None, recorded=make_recording(outcome=mostly))
+    first = told(journal_of())
+    found, _ = search_of(trials=None)
+    kept = {"ok", "duplicate", "compile_error", "compile_timeout"}
+    opened = [r for r in journal_of() if r["kind"] == "open"]
+    assert opened[1]["recalled"] == sum(r["status"] in kept for r in first) > 30
+    assert found.choice.config == BEST
+    again = [r for r in told(journal_of()) if r["session"] == 2]
+    assert {r["status"] for r in again} == {"ok", "duplicate", "wrong_result"}
+
+
+def right(x):
+    return x
+
+
+def wrong(x):
+    return -x
+
+
+@pytest.mark.parametrize("close", [True, False])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"reference": wrong},
+        {"reference": None},
+        {"inputs": right},
+        {"tolerance": {"float32": (0.5, 0.5)}},
+    ],
+)
+def test_trials_under_another_reference_are_not_taken_over(
+    search_of, journal_of, spec, changed, change, *, close
+):
+    one = changed(spec, reference=right)
+    search_of(spec=one, trials=10, close=close)
+    search_of(spec=one, trials=12)
+    opened = [r for r in journal_of() if r["kind"] == "open"]
+    assert opened[-1]["recalled"] > 5
+    search_of(spec=changed(one, **change), trials=10, close=close)
+    last = [r for r in journal_of() if r["kind"] == "open"][-1]
+    assert (last["session"], last["recalled"]) == (3, 0)
+
+
+def test_an_unfinished_session_of_another_reference_is_left(
+    search_of, journal_of, spec, changed, tmp_path
+):
+    search_of(spec=changed(spec, reference=wrong), trials=20)
+    path = tmp_path / "j.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:15]))
+    search_of(spec=changed(spec, reference=right), trials=20)
+    opened = [r for r in journal_of() if r["kind"] == "open"]
+    assert [(r["session"], r["recalled"]) for r in opened] == [(1, 0), (2, 0)]
+
+
+def test_trials_of_another_layout_are_not_taken_over(search_of, journal_of, recording):
+    """`inputs=` may make other tensors now, such as transposed ones."""
+    search_of(trials=10)
+    item = {"order": [1, 0], "contiguous": False, "dtype": "float32"}
+    search_of(trials=10, recorded=replace(recording, layout=[item]))
+    search_of(trials=12, recorded=replace(recording, layout=[item]))
+    opened = [r for r in journal_of() if r["kind"] == "open"]
+    assert [r["session"] for r in opened] == [1, 2, 3]
+    assert [r["recalled"] > 0 for r in opened] == [False, False, True]

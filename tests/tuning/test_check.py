@@ -7,6 +7,8 @@ import torch
 
 from lfbo_aot.tuning import check
 from lfbo_aot.tuning.check import difference
+from lfbo_aot.tuning.check import has_nan
+from lfbo_aot.tuning.check import same
 from lfbo_aot.tuning.check import tensors_of
 
 INF, NAN = math.inf, math.nan
@@ -83,3 +85,19 @@ def test_large_results_are_compared_in_pieces(monkeypatch):
     got[9] += 1
     assert "at 9: 10.0 instead of 9.0" in difference([got], [want], None)
     assert difference([want], [want], None) is None
+
+
+def test_the_same_values(monkeypatch):
+    monkeypatch.setattr(check, "_CHUNK", 2)
+    assert same(t(1.0, NAN, 0.0), t(1.0, NAN, -0.0))
+    assert not same(t(1.0, 2.0, 3.0), t(1.0, 2.0, 3.0000002))
+    assert not same(t(1.0, NAN), t(1.0, 2.0))
+    assert same(torch.zeros(4, 6).t(), torch.zeros(6, 4))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float8_e5m2, C64])
+def test_nan_is_found(monkeypatch, dtype):
+    monkeypatch.setattr(check, "_CHUNK", 2)
+    assert has_nan(t(1.0, 2.0, NAN, dtype=torch.float32).to(dtype))
+    assert not has_nan(t(1.0, 2.0, 3.0, dtype=torch.float32).to(dtype))
+    assert not has_nan(t(dtype=torch.float32).to(dtype))

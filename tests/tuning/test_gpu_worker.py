@@ -56,7 +56,7 @@ def worker(softmax, monkeypatch):
     assert worker.identify({"device": "cpu"})["versions"]["torch"]
     opened = worker.open({"kernel": kernel_reference(softmax), "shape": SHAPE, "device": "cpu"})
     assert opened["policy"] == {"clock": "fake"}
-    assert opened["layout"] == ({"order": [0, 1], "contiguous": True},)
+    assert opened["layout"] == ({"order": [0, 1], "contiguous": True, "dtype": "float32"},)
     (argument,) = opened["arguments"]
     assert (argument["size"], argument["dtype"]) == ([16, 128], "float32")
     return worker

@@ -97,7 +97,7 @@ def outcomes(device, points):
 def test_real_code_is_run_and_checked(device, specs):
     bucket = opened(device, specs["squash"])
     assert device.id == INTERPRETER
-    assert bucket.layout == [{"order": [0], "contiguous": True}]
+    assert bucket.layout == [{"order": [0], "contiguous": True, "dtype": "float32"}]
     assert bucket.policy == {"l2": "none", "clock": "wall", "inputs": "declared"}
     assert bucket.versions["helion"]
     assert bucket.default["pid_type"] == "flat"

@@ -51,7 +51,7 @@ def test_an_entry_that_no_longer_holds_is_tuned_anew(
 
     assert why(spec) == [(LOW, "")]
     assert why(changed(spec, source="sha256:new")) == [(LOW, "source changed")]
-    assert why(changed(spec, settings={"static_shapes": False})) == [(LOW, "settings changed")]
+    assert why(changed(spec, settings={"static_shapes": True})) == [(LOW, "settings changed")]
     assert why(spec, again=True) == [(LOW, "asked for again")]
     entry = make_entry(settings=SETTINGS, status="imported")
     other = write_database(tmp_path / "other", {"pkg.norm": {LOW: entry}}, dims=spec.dims)
@@ -117,3 +117,17 @@ def test_neighbours_by_ratio_and_other_values_last(make_entry):
     assert [entry.config["num_warps"] for entry in found] == [8, 2, 4, 32]
     assert neighbours(known[0][0], known[4:5])[0].config["num_warps"] == 16
     assert neighbours(known[0][0], known[:1]) == []
+
+
+def test_a_kernel_whose_entries_no_look_up_would_use(database, spec, changed):
+    """Held or not: one bound kernel stands for shapes of several buckets."""
+    where = {"m": [1], "dtype": ["float32"]}
+    dynamic = changed(spec, settings={**spec.settings, "static_shapes": False})
+    plan = make_plan([dynamic], H200, Database(database), where=where)
+    assert rows(plan) == [(LOW, "never served")]
+
+    class Keyed:
+        _key_fn = staticmethod(lambda x: x)
+
+    keyed = changed(dynamic, kernel=Keyed())
+    assert rows(make_plan([keyed], H200, Database(database), where=where)) != rows(plan)

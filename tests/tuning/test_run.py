@@ -330,3 +330,58 @@ def test_a_plan_of_held_buckets_needs_no_device(folders, recording, spec, make_e
     summary = tune(held, ReplayDevice(recording, device_id=H200), **folders)
     assert statuses(summary) == ["held"] * 4
     assert summary.complete
+
+
+def test_what_could_never_be_served_is_not_tuned(tune_all, folders, spec, changed):
+    dynamic = changed(
+        spec, kernel_id="pkg.dynamic", settings={**spec.settings, "static_shapes": False}
+    )
+    summary = tune_all(dynamic, spec)
+    assert statuses(summary) == ["failed"] * 4 + ["tuned"] * 4
+    assert {r.reason for r in summary.of("failed")} == {
+        "static_shapes=False: a config tuned for a bucket can't be served yet; "
+        "drop the setting, or tune it with Helion"
+    }
+    assert not summary.complete
+    assert Database(folders["into"]).kernels() == ("pkg.norm",)
+    assert not journal_path(folders["state"], H200, "pkg.dynamic").exists()
+
+
+DAMAGE = {
+    "garbage": b"gibberish\n",
+    "binary": b"\xff\xfe\x00\n",
+    "an array": b"[1]\n",
+    "no session": b'{"kind": "trial"}\n',
+    "another kind": b'{"session": 1, "kernel": "k", "bucket": "b"}\n',
+    "no proposals": b'{"kind": "ask", "session": 1, "bucket": "b", "n": 1, "points": [1]}\n',
+    "no latency": b'{"kind": "trial", "session": 1, "bucket": "b", "ticket": 1, "point": [], '
+    b'"status": "ok"}\n',
+}
+
+
+@pytest.mark.parametrize("line", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_journal_stops_its_own_kernel_only(  # noqa: PLR0917
+    tune_all, folders, spec, changed, caplog, line
+):
+    other = changed(spec, kernel_id="pkg.other")
+    where = {"m": [1], "dtype": ["float32"]}
+    tune_all(where=where)
+    path = journal_path(folders["state"], H200, "pkg.norm")
+    whole = path.read_bytes().splitlines(keepends=True)
+    damaged = b"".join([*whole[:3], line, *whole[3:]])
+    path.write_bytes(damaged)
+    summary = tune_all(spec, other, where=where, again=True)
+    assert statuses(summary) == ["failed", "tuned"]
+    reason = summary.results[0].reason
+    assert reason.startswith(f"{path}:4: ")
+    assert reason.endswith(
+        "take that line out, or start without it by --fresh, which keeps the file"
+    )
+    assert path.read_bytes() == damaged
+    for n in (1, 2):
+        path.write_bytes(damaged)
+        summary = tune_all(spec, other, where=where, again=True, fresh=True)
+        assert statuses(summary) == ["tuned", "tuned"]
+        assert path.with_name(f"{path.name}.damaged-{n}").read_bytes() == damaged
+        assert f"the damaged journal of pkg.norm is now {path}.damaged-{n}" in caplog.text
+        assert {r["session"] for r in records(folders)} == {1}
