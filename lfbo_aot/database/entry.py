@@ -75,7 +75,7 @@ class Entry:
     settings: Mapping[str, Any] = EMPTY
     """Helion settings that change the code: a hard validator."""
     layout: Sequence[Mapping[str, Any]] = ()
-    """Stride order and contiguity of each tensor argument; see `lfbo_aot.registry.layout`."""
+    """Dtype, stride order and contiguity of each tensor argument; see `registry.layout`."""
     versions: Mapping[str, str] = EMPTY
     """Of `helion`, `triton`, `torch` and `runtime` (CUDA or ROCm): a soft validator."""
     policy: Mapping[str, Any] = EMPTY
