@@ -6,12 +6,15 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from benchmarks.efficiency import simulate
+from benchmarks.efficiency import variants
 from lfbo_aot.search import LFBOOptions
 from lfbo_aot.search import LFBOPatternSearch
 from lfbo_aot.search import PatternSearch
 from lfbo_aot.search import RandomSearch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from benchmarks.efficiency.problems import Problem
     from lfbo_aot.search.ask_tell import Search
 
@@ -44,6 +47,22 @@ BASELINES: dict[str, tuple[type[Search], dict[str, object]]] = {
     "pattern": (PatternSearch, {}),
     "pattern:n_initial=100": (PatternSearch, {"n_initial": 100}),
 }
+# What options can't make, with the options it changes besides.
+OTHERS: dict[str, tuple[Callable[..., Search], dict[str, object]]] = {
+    "lfbo:failures": (variants.with_failures, {}),
+    "lfbo:cost": (variants.Cost, {}),
+    "lfbo:cost=1": (variants.CostInFull, {}),
+    "lfbo:thompson=1": (variants.Thompson, {}),
+    "lfbo:thompson=10": (variants.ThompsonTen, {}),
+    "lfbo:thompson=10:diversity=0": (variants.ThompsonTen, {"diversity": 0.0}),
+    "lfbo:ranking": (variants.Ranking, {}),
+    "lfbo:ranking:diversity=0.3": (variants.Ranking, {"diversity": 0.3}),
+    "lfbo:neighbours": (variants.Neighbours, {}),
+    "lfbo:process": (variants.Process, {}),
+    "lfbo:crossover": (variants.Crossover, {}),
+    "lfbo:restarts": (variants.Restarts, {}),
+    "lfbo:restarts=100": (variants.Restarts, {"patience": 20}),
+}
 
 
 def ours(name: str, problem: Problem, seed: int, limit: int) -> dict[str, object]:
@@ -54,8 +73,11 @@ def ours(name: str, problem: Problem, seed: int, limit: int) -> dict[str, object
 
 
 def _search(name: str, problem: Problem, seed: int, limit: int) -> Search:
+    make: Callable[..., Search]
     if name in BASELINES:
         make, changed = BASELINES[name]
+    elif name in OTHERS:
+        make, changed = OTHERS[name]
     elif name in VARIANTS:
         make, changed = LFBOPatternSearch, VARIANTS[name]
     else:

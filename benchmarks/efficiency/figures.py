@@ -142,6 +142,7 @@ def summary(records: Iterable[Record]) -> dict[str, Any]:
             "seconds_ratio_vs_helion_lfbo_tree": ratio(runs, tree, seconds),
             "trials_ratio_vs_default": ratio(runs, ours, trials),
             "latency_ratio_vs_default_at_200": ratio(runs, ours, at_200),
+            "seconds_ratio_vs_default": ratio(runs, ours, seconds),
             "gap_to_optimum": {str(at): round(_gap(runs, at), 4) for at in (50, 100, 200, 300)},
             "against_helion_lfbo_tree": fewer_trials(runs, tree),
         }
