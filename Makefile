@@ -12,9 +12,13 @@ help:
 	@echo "make format  let ruff format and sort"
 	@echo "make clean   remove what these made"
 
+# The interpreter of newer tritons refuses loads that Helion 1.5 generates: 3.6 is asked for first, and what torch
+# asks for is taken where its own triton is another one.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+
 $(STAMP): pyproject.toml setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(INSTALL) "triton==3.6.0" || $(INSTALL)
 	@touch $@
 
 demo: $(STAMP)

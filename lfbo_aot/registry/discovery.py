@@ -67,7 +67,10 @@ def _import(name: str) -> ModuleType:
 
 def _import_file(path: Path) -> ModuleType:
     path = path.resolve()
-    if (path.parent / "__init__.py").is_file() and path.is_file():
+    if not path.is_file():
+        msg = f"no such file: {path}"
+        raise ImportError(msg)
+    if (path.parent / "__init__.py").is_file():
         return _import_from_package(path)
     before = sys.modules.get(path.stem)
     if before is not None and getattr(before, "__file__", None) == str(path):
@@ -76,8 +79,8 @@ def _import_file(path: Path) -> ModuleType:
         msg = f"a module named {path.stem!r} is loaded already; rename the file"
         raise ImportError(msg)
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        msg = f"no such file: {path}"
+    if spec is None or spec.loader is None:
+        msg = f"not a Python file: {path}"
         raise ImportError(msg)
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
