@@ -1,7 +1,7 @@
 """How many trials a search needs, against its baselines, on problems made of recorded H200 trials.
 
     python benchmarks/search_efficiency.py --run --contenders main --seeds 20 --workers 2
-    python benchmarks/search_efficiency.py --summary [--json]
+    python benchmarks/search_efficiency.py --summary [--json] [--problems gaussian]
     python benchmarks/search_efficiency.py --models      # how well the fitted truths foretell
     python benchmarks/search_efficiency.py --figure
 
@@ -106,6 +106,7 @@ def show(table: dict[str, Any]) -> None:
         "latency/pattern@200": "latency_ratio_vs_pattern_at_200",
         "trials/tree": "trials_ratio_vs_helion_lfbo_tree",
         "trials/default": "trials_ratio_vs_default",
+        "latency/default@200": "latency_ratio_vs_default_at_200",
     }
     heads = " ".join(f"{head:>20}" for head in columns)
     print(f"{'contender':30} {'runs':>5} {'there':>5} {heads}   gap % at 50, 100, 200, 300")
@@ -160,7 +161,8 @@ def main() -> None:
 
         draw(read(given.results))
     if given.summary:
-        table = figures.summary(read(given.results))
+        records = [r for r in read(given.results) if (given.problems or "") in r["problem"]]
+        table = figures.summary(records)
         if given.json:
             print(json.dumps(table, indent=1))
         else:
