@@ -23,6 +23,7 @@ from lfbo_aot.errors import UnknownNameError
 from lfbo_aot.errors import suggestion
 from lfbo_aot.registry.devices import KNOWN
 from lfbo_aot.registry.devices import DeviceId
+from lfbo_aot.registry.devices import can_be
 from lfbo_aot.registry.devices import identify
 from lfbo_aot.registry.devices import normalize_arch
 
@@ -174,7 +175,7 @@ def _key(line: Line, arch: str, declaration: Declaration | None) -> str:
     except ValueError as error:
         return str(error)
     device = DeviceId(arch, name)
-    if device not in KNOWN:
+    if not can_be(device):
         return _unknown_device(device)
     if declaration is not None and bucket.names != tuple(declaration.dims):
         declared = ", ".join(declaration.dims)

@@ -8,16 +8,24 @@ from typing import TYPE_CHECKING
 from typing import NamedTuple
 
 from lfbo_aot.errors import UnknownNameError
+from lfbo_aot.registry import amd
+from lfbo_aot.registry import nvidia
+from lfbo_aot.registry.limits import INTERPRETER_ARCH
+from lfbo_aot.registry.limits import OF_ARCH
+from lfbo_aot.registry.limits import Limits
+from lfbo_aot.registry.limits import of_arch
+from lfbo_aot.registry.product import Product
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from collections.abc import Iterator
 
-MIB = 1 << 20
-INTERPRETER_ARCH = "cpu-interpreter"
-_NVIDIA = re.compile(r"sm_?([0-9]{2,3})[af]?")
+# Compute capabilities have a major version of one digit from 5 on, or of two up to 12.
+_NVIDIA = re.compile(r"sm_?([5-9][0-9]|1[0-2][0-9])[af]?")
 _NVIDIA_LIKE = re.compile(r"sm_?[0-9].*|[0-9]+")
 _SAFE = re.compile(r"[a-z0-9][a-z0-9_-]*")
-_USUAL = re.compile(r"sm[0-9]{2,3}|gfx[0-9a-f]{3,4}")
+_WITH_PROPERTIES = re.compile(r".+ \(([1-9][0-9]* (SMs|CUs)(, [1-9][0-9]* GiB)?|[1-9][0-9]* GiB)\)")
+_USUAL = re.compile(r"sm[0-9]{2,3}|gfx([6-9]|1[0-3])[0-9][0-9a-f]")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,17 +50,28 @@ class DeviceId:
 
 @dataclass(frozen=True, slots=True)
 class KnownDevice:
-    """A product, the exact names that drivers report for it, and its limits (sizes in bytes)."""
+    """A product, the exact names that drivers report for it, and what it has (sizes in bytes)."""
 
     id: DeviceId
     aliases: tuple[str, ...]
-    sms: int
-    shared_per_block: int
-    """With opt-in, where the vendor has one."""
-    threads_per_block: int
-    registers_per_block: int
-    l2_bytes: int
-    memory_bytes: int
+    limits: Limits
+    sms: int | None
+    """Multiprocessors or compute units. None, here and below: not publicly known."""
+    l2_bytes: int | None
+    memory_bytes: int | None
+    """As it is sold: drivers report somewhat less."""
+
+    @property
+    def shared_per_block(self) -> int:
+        return self.limits.shared_per_block
+
+    @property
+    def threads_per_block(self) -> int:
+        return self.limits.threads_per_block
+
+    @property
+    def registers_per_block(self) -> int:
+        return self.limits.registers_per_block
 
 
 class Target(NamedTuple):
@@ -65,96 +84,24 @@ class Target(NamedTuple):
         return str(self.device or self.arch)
 
 
-def _known(
-    arch: str,
-    name: str,
-    *aliases: str,
-    sms: int,
-    shared: int,
-    l2: int,
-    memory: int,
-) -> KnownDevice:
-    """`shared` in KiB, `l2` and `memory` in MiB. All of these allow 1024 threads, 65536 registers."""
-    return KnownDevice(
-        id=DeviceId(arch, name),
-        aliases=aliases,
-        sms=sms,
-        shared_per_block=shared * 1024,
-        threads_per_block=1024,
-        registers_per_block=65536,
-        l2_bytes=l2 * MIB,
-        memory_bytes=memory * MIB,
-    )
-
-
-# Multiprocessors, shared memory and L2: the vendors' tuning guides and data sheets. Memory: what
-# the vendor's tool shows in total. Old drivers leave out the vendor's name.
-_TABLE = (
-    _known("sm90", "NVIDIA H200", sms=132, shared=227, l2=60, memory=143771),
-    _known("sm90", "NVIDIA H200 NVL", sms=132, shared=227, l2=60, memory=143771),
-    _known(
-        "sm90",
-        "NVIDIA H100 80GB HBM3",
-        "NVIDIA H100",
-        "NVIDIA H100 SXM5 80GB",
-        "H100 80GB HBM3",
-        sms=132,
-        shared=227,
-        l2=50,
-        memory=81559,
-    ),
-    _known("sm90", "NVIDIA H100 PCIe", "H100 PCIe", sms=114, shared=227, l2=50, memory=81559),
-    _known("sm90", "NVIDIA H100 NVL", sms=132, shared=227, l2=60, memory=95830),
-    _known(
-        "sm80",
-        "NVIDIA A100-SXM4-80GB",
-        "A100-SXM4-80GB",
-        sms=108,
-        shared=163,
-        l2=40,
-        memory=81920,
-    ),
-    _known(
-        "sm80",
-        "NVIDIA A100-SXM4-40GB",
-        "A100-SXM4-40GB",
-        sms=108,
-        shared=163,
-        l2=40,
-        memory=40960,
-    ),
-    _known("sm80", "NVIDIA A100 80GB PCIe", sms=108, shared=163, l2=40, memory=81920),
-    _known(
-        "sm80",
-        "NVIDIA A100-PCIE-40GB",
-        "A100-PCIE-40GB",
-        sms=108,
-        shared=163,
-        l2=40,
-        memory=40960,
-    ),
-    _known("sm100", "NVIDIA B200", sms=148, shared=227, l2=126, memory=183359),
-    # L2 is that of one of the eight dies, which is what the driver reports.
-    _known("gfx942", "AMD Instinct MI300X", sms=304, shared=64, l2=4, memory=196608),
-    # Limits that no config of the declared small shapes is meant to meet.
-    _known(
-        INTERPRETER_ARCH,
-        "Triton interpreter",
-        sms=1,
-        shared=1 << 20,
-        l2=0,
-        memory=0,
-    ),
-)
-
-KNOWN: dict[DeviceId, KnownDevice] = {device.id: device for device in _TABLE}
 CPU = DeviceId("cpu", "CPU")
 INTERPRETER = DeviceId(INTERPRETER_ARCH, "Triton interpreter")
-_BY_NAME: dict[DeviceId, DeviceId] = {
-    DeviceId(device.id.arch, name): device.id
-    for device in _TABLE
-    for name in (device.id.name, *device.aliases)
-}
+
+
+def _known() -> Iterator[KnownDevice]:
+    for product in (
+        *nvidia.PRODUCTS,
+        *amd.PRODUCTS,
+        Product(INTERPRETER.arch, INTERPRETER.name, 1),
+    ):
+        yield KnownDevice(
+            id=DeviceId(product.arch, product.name),
+            aliases=tuple(dict.fromkeys(map(_clean, product.aliases))),
+            limits=OF_ARCH[product.arch],
+            sms=product.sms,
+            l2_bytes=None if product.l2_mib is None else product.l2_mib << 20,
+            memory_bytes=None if product.memory_gib is None else product.memory_gib << 30,
+        )
 
 
 def normalize_arch(text: str) -> str:
@@ -168,18 +115,42 @@ def normalize_arch(text: str) -> str:
     return arch
 
 
-def identify(arch: str, reported_name: str) -> DeviceId:
+def identify(
+    arch: str, reported_name: str, *, sms: int | None = None, memory_bytes: int | None = None
+) -> DeviceId:
     """The one device that a driver means by `reported_name` on `arch`.
 
-    A name that isn't known, word for word, stays a device of its own, with `/` and `|` replaced.
+    `sms` and `memory_bytes` are what the driver reports beside the name. A part of a product, such
+    as a partition that keeps the whole one's name, isn't that product: a name that isn't known,
+    word for word, or that doesn't go with what is known of its product, stays a device of its own,
+    named with these properties where they are given. `/` and `|` are replaced.
     """
     found = DeviceId(normalize_arch(arch), _clean(reported_name))
-    return _BY_NAME.get(found, found)
+    products = _BY_NAME.get(found, ())
+    fitting = [known for known in products if _fits(known, sms, memory_bytes)]
+    if len(fitting) == 1:
+        return fitting[0].id
+    properties = _properties(found.arch, sms, memory_bytes)
+    return DeviceId(found.arch, f"{found.name} ({properties})") if properties else found
 
 
 def known(device: DeviceId) -> KnownDevice | None:
     """What is known of `device`; None where it isn't in the table."""
     return KNOWN.get(device)
+
+
+def can_be(device: DeviceId) -> bool:
+    """Whether `identify` gives this identity to a device: a known product's, or one by properties."""
+    return device in KNOWN or _WITH_PROPERTIES.fullmatch(device.name) is not None
+
+
+def limits_of(device: DeviceId) -> Limits | None:
+    """What a block may use on `device`; of an unknown product, what its whole arch allows.
+
+    None where that isn't known either.
+    """
+    found = known(device)
+    return of_arch(device.arch) if found is None else found.limits
 
 
 def parse_target(text: str) -> Target:
@@ -233,3 +204,38 @@ def _clean(name: str) -> str:
     """`name` as it can stand in a key: one line, single blanks, no separators."""
     words = "".join(c if c.isprintable() else " " for c in name).split()
     return " ".join(words).replace("/", "-").replace("|", "-") or "unknown"
+
+
+def _fits(known: KnownDevice, sms: int | None, memory_bytes: int | None) -> bool:
+    """Whether a device with these properties can be the whole of the product."""
+    if None not in (sms, known.sms) and sms != known.sms:
+        return False
+    if memory_bytes is None or known.memory_bytes is None:
+        return True
+    # Drivers report up to a tenth less than what is sold; the next size is a seventh away.
+    return abs(memory_bytes - known.memory_bytes) * 8 <= known.memory_bytes
+
+
+def _properties(arch: str, sms: int | None, memory_bytes: int | None) -> str:
+    units = "CUs" if arch.startswith("gfx") else "SMs"
+    parts = [] if sms is None else [f"{sms} {units}"]
+    parts += [] if memory_bytes is None else [f"{_size_gib(memory_bytes)} GiB"]
+    return ", ".join(parts)
+
+
+def _size_gib(memory_bytes: int) -> int:
+    """The size that memory is sold in: what a driver reports differs with its release and ECC.
+
+    Sizes are 4, 5, 6 or 7 times a power of two.
+    """
+    gib = max(1, -(-memory_bytes // (1 << 30)))
+    step = 1 << max(0, (gib - 1).bit_length() - 3)
+    return -(-gib // step) * step
+
+
+# After what they are made with.
+KNOWN: dict[DeviceId, KnownDevice] = {device.id: device for device in _known()}
+_BY_NAME: dict[DeviceId, list[KnownDevice]] = {}
+for _device in KNOWN.values():
+    for _name in (_device.id.name, *_device.aliases):
+        _BY_NAME.setdefault(DeviceId(_device.id.arch, _name), []).append(_device)

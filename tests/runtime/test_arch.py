@@ -58,7 +58,7 @@ def test_a_device_without_its_arch_is_told_how_it_is_written():
             resolve("norm", SHAPE, arch)
     with pytest.raises(UnknownNameError, match=r"written like sm90 or gfx942"):
         resolve("norm", SHAPE, "compute_90")
-    with pytest.raises(UnknownNameError, match=r"unknown arch '0'\. Did you mean 'sm"):
+    with pytest.raises(UnknownNameError, match=r"unknown arch '0'\. Did you mean '"):
         resolve("norm", SHAPE, 0)
     with pytest.raises(UnknownNameError, match=r"Did you mean 'npu7'"):
         resolve("norm", SHAPE, "npu")

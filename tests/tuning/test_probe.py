@@ -14,7 +14,14 @@ from lfbo_aot.tuning.devices.probe import Gpu
 from lfbo_aot.tuning.devices.probe import survey
 
 H200 = DeviceId("sm90", "NVIDIA H200")
-FOUND = {"torch": "2.11.0", "gpus": [{"index": 0, "arch": "sm90", "name": "NVIDIA H200"}]}
+GPU = {
+    "index": 0,
+    "arch": "sm90",
+    "name": "NVIDIA H200",
+    "sms": 132,
+    "memory_bytes": 150_109_880_320,
+}
+FOUND = {"torch": "2.11.0", "gpus": [GPU]}
 NONE = {"torch": "2.11.0", "gpus": []}
 
 

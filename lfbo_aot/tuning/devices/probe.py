@@ -20,7 +20,13 @@ found = []
 for i in range(torch.cuda.device_count()):
     p = torch.cuda.get_device_properties(i)
     arch = p.gcnArchName if torch.version.hip else f"sm{p.major}{p.minor}"
-    found.append({"index": i, "arch": arch, "name": p.name})
+    found.append({
+        "index": i,
+        "arch": arch,
+        "name": p.name,
+        "sms": p.multi_processor_count,
+        "memory_bytes": p.total_memory,
+    })
 print(json.dumps({"torch": torch.__version__, "gpus": found}))
 """
 
@@ -39,6 +45,10 @@ class Survey:
 
     gpus: tuple[Gpu, ...]
     looked_for: str
+
+
+def _gpu(index: int, arch: str, name: str, sms: int, memory_bytes: int) -> Gpu:
+    return Gpu(index, identify(arch, name, sms=sms, memory_bytes=memory_bytes))
 
 
 def survey() -> Survey:
@@ -63,7 +73,7 @@ def survey() -> Survey:
         return Survey((), f"{found} can't be asked: {lines[-1]}")
     except ValueError as e:
         return Survey((), f"{found} gave an answer that can't be read: {e}")
-    gpus = tuple(Gpu(g["index"], identify(g["arch"], g["name"])) for g in answer["gpus"])
+    gpus = tuple(_gpu(**g) for g in answer["gpus"])
     if gpus:
         return Survey(gpus, f"torch {answer['torch']} sees {', '.join(str(g.id) for g in gpus)}")
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
