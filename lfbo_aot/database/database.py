@@ -23,6 +23,8 @@ class Database:
         self.path = Path(path)
         self._archs: tuple[str, ...] | None = None
         self._kernels: tuple[str, ...] | None = None
+        self._held: dict[str, set[str]] = {}
+        """By arch, the kernels that have a shard."""
         self._declarations: dict[str, Declaration | DatabaseError | None] = {}
         self._shards: dict[tuple[str, str], Shard | None] = {}
         self._unreadable: dict[Path, DatabaseError] = {}
@@ -33,8 +35,8 @@ class Database:
     def archs(self) -> tuple[str, ...]:
         """The archs that have a folder, sorted."""
         if self._archs is None:
-            found = (p for p in self._children(self.path) if _may_be_arch(p.name))
-            self._archs = tuple(p.name for p in found if self._is_folder(p))
+            found = [name for name in self._children(self.path) if _may_be_arch(name)]
+            self._archs = tuple(name for name in found if self._is_folder(self.path / name))
         return self._archs
 
     def kernels(self) -> tuple[str, ...]:
@@ -42,12 +44,9 @@ class Database:
         if self._kernels is None:
             archs = self.archs()
             closed = self.path in self._unreadable  # said once, not of each folder in it
-            declared = [] if closed else self._children(self.path / KERNELS)
-            found = {p.stem for p in declared if p.suffix == ".json"}
-            for arch in archs:
-                held = (p for p in self._children(self.path / arch) if p.suffix == ".jsonl")
-                found |= {p.stem for p in held}
-            self._kernels = tuple(sorted(found))
+            found = set() if closed else self._ids_in(KERNELS, ".json")
+            self._held = {arch: self._ids_in(arch, ".jsonl") for arch in archs}
+            self._kernels = tuple(sorted(found.union(*self._held.values())))
         return self._kernels
 
     def unreadable(self, arch: str | None = None) -> tuple[DatabaseError, ...]:
@@ -69,16 +68,19 @@ class Database:
         """The entries of a kernel on an arch; None where there is no such file."""
         key = kernel_id, arch
         if key not in self._shards:
-            known = arch in self.archs() and kernel_id in self.kernels()
-            path = shard_path(self.path, kernel_id, arch)
-            known = known and path.parent not in self._unreadable
+            self.kernels()
             # What is there and is no file, such as a broken link, says so when it is read.
-            self._shards[key] = Shard(path) if known and _may_exist(path) else None
+            held = kernel_id in self._held.get(arch, ())
+            self._shards[key] = Shard(shard_path(self.path, kernel_id, arch)) if held else None
         return self._shards[key]
 
-    def _children(self, folder: Path) -> list[Path]:
+    def _ids_in(self, folder: str, suffix: str) -> set[str]:
+        names = self._children(self.path / folder)
+        return {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
+
+    def _children(self, folder: Path) -> list[str]:
         try:
-            return _sorted(folder)
+            return sorted(os.listdir(folder))  # noqa: PTH208 - a path for each costs more than all else
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:

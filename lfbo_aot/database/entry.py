@@ -85,6 +85,8 @@ class Entry:
     status: str = "measured"
     note: str | None = None
     """Why there is nothing better than the default, where nothing else worked."""
+    pinned: bool = False
+    """Whether someone chose it: it is served before what is fresher, or in a layer above."""
 
     def __post_init__(self) -> None:
         for name in _OBJECTS:
@@ -95,7 +97,7 @@ class Entry:
         self._set("spread", _number(self.spread, "spread", positive=False))
         if self.default_us is not None or self.default is True:
             self._set("default_us", _number(self.default_us, "default_us", positive=True))
-        for name in ("default", "near_tie"):
+        for name in ("default", "near_tie", "pinned"):
             value = getattr(self, name)
             _expect(isinstance(value, bool), name, value, "true or false")
         for name in ("source", "space"):
@@ -127,7 +129,7 @@ class Entry:
         data: dict[str, Any] = {"schema": SCHEMA}
         for name in _ORDER:
             value = getattr(self, name)
-            if name != "note" or value is not None:
+            if name not in _OPTIONAL or value != _OPTIONAL[name]:
                 data[name] = thaw(value)
         return data
 
@@ -147,7 +149,7 @@ class Entry:
                 msg = f"unknown field {name!r}"
                 raise ValueError(msg)
         for name in _ORDER:
-            if name not in data and name != "note":
+            if name not in data and name not in _OPTIONAL:
                 msg = f"the field {name!r} is missing"
                 raise ValueError(msg)
         _expect(data.get("note", "") is not None, "note", None, "text, or left out")
@@ -176,7 +178,10 @@ _ORDER = (
     "measured",
     "status",
     "note",
+    "pinned",
 )
+_OPTIONAL = {"note": None, "pinned": False}
+"""Fields that are left out where they have this value."""
 
 
 def check_schema(data: Mapping[str, Any]) -> None:

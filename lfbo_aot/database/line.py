@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from lfbo_aot.database.entry import Entry
@@ -28,8 +27,7 @@ _DEVICE = re.compile(rb'"([^"|\\\x00-\x1f]+)\|')
 _MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line of the right outer form; what the entry says isn't looked at yet."""
 
     number: int

@@ -5,25 +5,29 @@ from __future__ import annotations
 import stat
 from typing import TYPE_CHECKING
 
-from lfbo_aot.database.line import Line
+from lfbo_aot.database.index import PINNED
+from lfbo_aot.database.index import index_lines
+from lfbo_aot.database.index import keys_that_may_hold
+from lfbo_aot.database.index import split_lines
 from lfbo_aot.database.line import encode_line
-from lfbo_aot.database.line import parse_line
 from lfbo_aot.database.line import split_key
 from lfbo_aot.database.line import suspects
 from lfbo_aot.database.problem import Problem
 from lfbo_aot.errors import DatabaseError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from collections.abc import Iterator
     from collections.abc import Mapping
     from pathlib import Path
 
     from lfbo_aot.database.entry import Entry
+    from lfbo_aot.database.index import Index
     from lfbo_aot.database.line import Suspect
     from lfbo_aot.registry.buckets import Bucket
     from lfbo_aot.registry.dims import Value
 
-__all__ = ["Shard", "encode_line", "join_lines"]
+__all__ = ["Shard", "encode_line", "join_lines", "split_lines"]
 
 Box = tuple["Bucket", str]
 
@@ -37,28 +41,33 @@ class Shard:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lines: dict[str, Line] | None = None
+        self._index: Index | None = None
         self._problems: list[Problem] = []
         self._suspects: list[tuple[Suspect, Problem]] = []
+        self._names: tuple[str, ...] | None = None
         self._boxes: dict[str, tuple[Box, ...]] = {}
+        self._buckets: dict[str, Bucket | None] = {}
         self._entries: dict[str, Entry] = {}
 
     @property
-    def lines(self) -> Mapping[str, Line]:
+    def index(self) -> Index:
         """The lines of the right form by key, in the file's order; DatabaseError if unreadable."""
-        if self._lines is None:
-            self._lines = self._read()
-        return self._lines
+        if self._index is None:
+            self._index = self._read()
+        return self._index
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The keys of the lines that have the right form, in the file's order."""
-        return tuple(self.lines)
+        return tuple(self.index.places)
 
     @property
     def device_names(self) -> tuple[str, ...]:
         """The devices that the keys name, in the file's order."""
-        return tuple(dict.fromkeys(key.partition("|")[0] for key in self.lines))
+        if self._names is None:
+            places = self.index.places
+            self._names = tuple(dict.fromkeys([key.partition("|")[0] for key in places]))
+        return self._names
 
     @property
     def suspected_names(self) -> tuple[str, ...]:
@@ -78,7 +87,7 @@ class Shard:
         """The entry of `key`: KeyError where there is none, DatabaseError where it is damaged."""
         found = self._entries.get(key)
         if found is None:
-            line = self.lines[key]
+            line = self.index.line(key)
             try:
                 found = line.entry()
             except ValueError as error:
@@ -90,7 +99,9 @@ class Shard:
         """The buckets held for a device, each with its key, smallest first."""
         boxes = self._boxes.get(device_name)
         if boxes is None:
-            boxes = self._boxes[device_name] = self._parse_boxes(device_name)
+            prefix = device_name + "|"
+            keys = [key for key in self.index.places if key.startswith(prefix)]
+            boxes = self._boxes[device_name] = self._parsed(keys)
         return boxes
 
     def find(self, device_name: str, shape: Mapping[str, Value]) -> str | None:
@@ -103,11 +114,21 @@ class Shard:
         Raises DatabaseError, naming the line, in place of a box than which a damaged line may have
         held a smaller one, and at the end where it may have held any.
         """
-        for bucket, key in self.boxes(device_name):
+        # Not all keys are parsed for it: most are seen not to hold the shape by their text.
+        keys = keys_that_may_hold(self.index.places, device_name, shape)
+        for bucket, key in self._parsed(keys):
             if bucket.contains(shape):
                 self._check_smaller(device_name, shape, bucket)
                 yield key
         self._check_smaller(device_name, shape, None)
+
+    def pinned(self, device_name: str, shape: Mapping[str, Value]) -> Iterator[str]:
+        """The keys of the boxes that hold `shape` and whose lines say that they are pinned."""
+        for key in keys_that_may_hold(self.index.places, device_name, shape):
+            if PINNED in self.index.line(key).text:
+                for bucket, _ in self._parsed([key]):
+                    if bucket.contains(shape):
+                        yield key
 
     def _check_smaller(
         self, device_name: str, shape: Mapping[str, Value], than: Bucket | None
@@ -123,54 +144,38 @@ class Shard:
             if beaten:
                 raise DatabaseError(problem.file, problem.reason, problem.line)
 
-    def _parse_boxes(self, device_name: str) -> tuple[Box, ...]:
+    def _parsed(self, keys: Iterable[str]) -> tuple[Box, ...]:
+        """The buckets of these keys, smallest first; a key that isn't one is a problem."""
         boxes: list[Box] = []
-        prefix = device_name + "|"
-        for line in self.lines.values():
-            if not line.key.startswith(prefix):
-                continue
-            try:
-                boxes.append((split_key(line.key)[1], line.key))
-            except ValueError as error:
-                self._damaged(line.number, str(error), line.raw)
+        for key in keys:
+            if key not in self._buckets:
+                self._buckets[key] = self._parse(key)
+            bucket = self._buckets[key]
+            if bucket is not None:
+                boxes.append((bucket, key))
         return tuple(sorted(boxes, key=lambda box: _rank(box[0])))
 
-    def _read(self) -> dict[str, Line]:
+    def _parse(self, key: str) -> Bucket | None:
+        try:
+            return split_key(key)[1]
+        except ValueError as error:
+            line = self.index.line(key)
+            self._damaged(line.number, str(error), line.raw)
+            return None
+
+    def _read(self) -> Index:
         try:
             if not stat.S_ISREG(self.path.stat().st_mode):  # a pipe would be waited for
                 raise DatabaseError(self.path, "can't be read: not a file")
             content = self.path.read_bytes()
         except OSError as error:
             raise DatabaseError(self.path, f"can't be read: {error.strerror}") from error
-        found: dict[str, Line] = {}
-        twice: dict[str, Line] = {}
-        for number, raw in enumerate(split_lines(content), start=1):
-            try:
-                line = parse_line(raw, number)
-            except ValueError as error:
-                self._damaged(number, str(error), raw)
-                continue
-            if line.key in found:
-                first = twice[line.key] = found[line.key]
-                reason = f"duplicate key {line.key!r}: it stands on line {first.number} too"
-                self._damaged(number, reason, raw)
-            else:
-                found[line.key] = line
-        # Which of the two is right can't be known, so neither is served.
-        for key in twice:
-            del found[key]
-        return found
+        return index_lines(content, self._damaged)
 
     def _damaged(self, number: int, reason: str, raw: bytes) -> None:
         problem = Problem(self.path, number, reason)
         self._problems.append(problem)
         self._suspects += [(suspect, problem) for suspect in suspects(raw)]
-
-
-def split_lines(content: bytes) -> list[bytes]:
-    """The lines of a shard without their newlines; a last line may lack its own."""
-    lines = content.split(b"\n")
-    return lines[:-1] if lines[-1] == b"" else lines
 
 
 def join_lines(lines: Mapping[str, bytes]) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
@@ -23,6 +24,11 @@ from lfbo_aot.registry.values import normalize_value
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Sequence
+
+
+# `dim=lo..hi` or `dim=number`, as `part_text` writes them.
+_WHOLE = r"(0|-?[1-9][0-9]{0,18})"
+_NUMERIC = re.compile(rf"([A-Za-z_][A-Za-z0-9_]*)={_WHOLE}(?:\.\.{_WHOLE})?")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,6 +119,35 @@ class Bucket:
 
     def _corner(self, pick: Callable[[Interval], int]) -> dict[str, Value]:
         return {n: pick(p) if isinstance(p, Interval) else p for n, p in self.parts}
+
+
+def check_buckets(keys: Sequence[str], names: Sequence[str]) -> None:
+    """ValueError unless each of `keys` is the key of a bucket with these dims in this order.
+
+    Each piece that many keys have in common is parsed once.
+    """
+    pieces = "|".join(keys).split("|")
+    found = {piece: _piece_name(piece) for piece in set(pieces)}
+    separators = len(names) - 1
+    as_declared = [found[piece] for piece in pieces] == [*names] * len(keys)
+    if as_declared and all(key.count("|") == separators for key in keys):
+        return
+    for key in keys:
+        theirs = Bucket.parse(key).names
+        if theirs != tuple(names):
+            msg = f"the bucket {key!r} has the dims {', '.join(theirs)}, not {', '.join(names)}"
+            raise ValueError(msg)
+
+
+def _piece_name(piece: str) -> str:
+    """The dim of one piece of a key; empty where it isn't written as `Bucket.parse` takes it."""
+    number = _NUMERIC.fullmatch(piece)
+    if number is not None and (number[3] is None or int(number[2]) <= int(number[3])):
+        return number[1]
+    try:
+        return Bucket.parse(piece).names[0]
+    except ValueError:
+        return ""
 
 
 def part_text(part: Part) -> str:
@@ -278,7 +313,8 @@ def _overlap(a: Part, b: Part) -> bool:
 
 
 def _length(part: Part) -> int:
-    return len(part) if isinstance(part, Interval) else 1
+    # Not by len(), which takes no number of 2**63 or more.
+    return part.hi - part.lo + 1 if isinstance(part, Interval) else 1
 
 
 def _middle(interval: Interval) -> int:

@@ -10,15 +10,25 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from typing import Any
-from typing import NamedTuple
+
+from lfbo_aot.runtime.resolution import DIFFERS
+from lfbo_aot.runtime.resolution import EQUAL
+from lfbo_aot.runtime.resolution import HARD
+from lfbo_aot.runtime.resolution import SOFT
+from lfbo_aot.runtime.resolution import UNCHECKED
+from lfbo_aot.runtime.resolution import Check
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from collections.abc import Mapping
 
     from lfbo_aot.database.entry import Entry
+    from lfbo_aot.registry.limits import Limits
 
 # Epoch and release of a PEP 440 version; what follows (pre, post, dev, local) isn't its base.
 _BASE = re.compile(r"\s*v?(?:([0-9]+)!)?([0-9]+(?:\.[0-9]+)*)", re.IGNORECASE)
+SETTINGS = "settings"
+VERSIONS = "versions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,44 +41,33 @@ class Environment:
     """Helion's settings that change code. Hard."""
     versions: Mapping[str, str] | None = None
     """Of helion, triton, torch, runtime, from the loaded libraries. Soft: others are stale."""
+    limits: Limits | None = None
+    """Of the device asked about, as its driver reports them: for one that isn't among the known."""
 
 
-class Verdict(NamedTuple):
-    """How an entry fits an environment; `fresh` is None where versions weren't checked."""
+def check(entry: Entry, environment: Environment) -> Iterator[Check]:
+    """What is compared between `entry` and `environment`, field by field.
 
-    fresh: bool | None
-    hard: tuple[str, ...]
-    """What differs and forbids serving it, with both values."""
-    soft: tuple[str, ...]
-    """What differs and makes it stale, with both values."""
-    unchecked: tuple[str, ...]
-    """At most one text, which names what wasn't checked."""
-
-
-def check(entry: Entry, environment: Environment) -> Verdict:
-    """How `entry` fits, field by field."""
-    hard: list[str] = []
-    soft: list[str] = []
-    skipped: list[str] = []
-    if environment.source is None:
-        skipped.append("source")
-    elif environment.source != entry.source:
-        hard.append(f"source: entry={entry.source} here={environment.source}")
+    A part that isn't given is one `unchecked`, called `source`, `settings` or `versions`.
+    """
+    here = environment.source
+    if here is None:
+        yield Check("source", entry.source, None, UNCHECKED, HARD)
+    else:
+        yield Check("source", entry.source, here, _verdict(entry.source == here), HARD)
     if environment.settings is None:
-        skipped.append("settings")
+        yield Check(SETTINGS, entry.settings, None, UNCHECKED, HARD)
     else:
-        differing = _differing(entry.settings, environment.settings)
-        hard += [f"settings: {text}" for text in differing]
+        yield from _settings(entry.settings, environment.settings)
     if environment.versions is None:
-        skipped.append("versions")
+        yield Check(VERSIONS, entry.versions, None, UNCHECKED, SOFT)
     else:
-        for name, here in sorted(environment.versions.items()):
+        for name, version in sorted(environment.versions.items()):
             stored = entry.versions.get(name)
-            if stored is None or comparable_version(stored) != comparable_version(here):
-                soft.append(f"{name}: entry={stored} here={here}")
-    fresh = None if environment.versions is None else not soft
-    unchecked = (f"not checked: {', '.join(skipped)}",) if skipped else ()
-    return Verdict(fresh, tuple(hard), tuple(soft), unchecked)
+            same = stored is not None and (
+                stored == version or comparable_version(stored) == comparable_version(version)
+            )
+            yield Check(name, stored, version, _verdict(same), SOFT)
 
 
 def comparable_version(text: str) -> tuple[int, tuple[int, ...]] | str:
@@ -85,10 +84,13 @@ def comparable_version(text: str) -> tuple[int, tuple[int, ...]] | str:
     return int(match[1] or 0), tuple(release)
 
 
-def _differing(stored: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+def _settings(stored: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Check]:
     names = [*stored, *(name for name in here if name not in stored)]
-    return [
-        f"{name}: entry={stored.get(name)!r} here={here.get(name)!r}"
-        for name in names
-        if stored.get(name) != here.get(name) or (name in stored) != (name in here)
-    ]
+    for name in names:
+        same = stored.get(name) == here.get(name) and (name in stored) == (name in here)
+        value, own = stored.get(name), here.get(name)
+        yield Check(f"{SETTINGS}.{name}", value, own, _verdict(same), HARD)
+
+
+def _verdict(same: bool) -> str:
+    return EQUAL if same else DIFFERS

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from typing import NamedTuple
 
 from lfbo_aot.errors import DatabaseError
 from lfbo_aot.registry.devices import DeviceId
-from lfbo_aot.registry.devices import known
-from lfbo_aot.registry.layout import layout_text
-from lfbo_aot.registry.layout import same_layout
-from lfbo_aot.runtime.environment import check
+from lfbo_aot.runtime.likeness import unlikeness
 from lfbo_aot.runtime.nearest import miss_reason
+from lfbo_aot.runtime.resolution import DAMAGED
 from lfbo_aot.runtime.resolution import EXACT
-from lfbo_aot.runtime.resolution import IMPORTED
-from lfbo_aot.runtime.resolution import SAME_ARCH
-from lfbo_aot.runtime.resolution import SERVED_BY
-from lfbo_aot.runtime.resolution import TRANSFERRED
+from lfbo_aot.runtime.resolution import NOTHING
+from lfbo_aot.runtime.resolution import OUTRANKED
+from lfbo_aot.runtime.resolution import SERVED
+from lfbo_aot.runtime.resolution import Considered
 from lfbo_aot.runtime.resolution import Resolution
+from lfbo_aot.runtime.weigh import weigh
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Sequence
 
-    from lfbo_aot.database.entry import Entry
+    from lfbo_aot.database.shard import Shard
     from lfbo_aot.database.store import Layer
     from lfbo_aot.database.store import Store
     from lfbo_aot.runtime.request import Request
-
-_STATUS = {"measured": EXACT, "imported": IMPORTED, "transferred": TRANSFERRED}
-_RANK = {status: rank for rank, status in enumerate(SERVED_BY)}
-_FRESHNESS = {True: 0, None: 1, False: 2}
-_FRESH = {True: "fresh", None: "not checked", False: "stale"}
+    from lfbo_aot.runtime.weigh import Rank
+    from lfbo_aot.runtime.weigh import Weighed
 
 
 class Answer(NamedTuple):
@@ -43,179 +40,153 @@ class Answer(NamedTuple):
     """What installed data packages hold for another source or other settings of the kernel."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """An entry whose box holds the shape, and how it may be served."""
+class _Found(NamedTuple):
+    """One layer's part: the entries whose box holds the shape, and what is broken."""
 
-    key: str
-    entry: Entry
-    layer: str
-    status: str
-    fresh: bool | None
-    obstacles: tuple[str, ...]
-    """Why it isn't served; empty where it is."""
-    reasons: tuple[str, ...]
-    """What is to be said of it where it is served."""
-    misfit: tuple[str, ...] = ()
-    """Those of the obstacles that are the kernel's: another source, other settings."""
-    soft: tuple[str, ...] = ()
-    """What makes it stale."""
-
-    def rank(self) -> tuple[int, int]:
-        return _RANK[self.status], _FRESHNESS[self.fresh]
+    layer: Layer
+    weighed: tuple[Weighed, ...]
+    damage: tuple[DatabaseError, ...]
 
 
 def look_up(store: Store, request: Request, policy: str) -> Answer:
-    """The answer to `request`: by status, then freshness, then layer, then latency.
+    """The answer to `request`: a pinned entry, else by status, then freshness, then layer.
 
-    In each layer only the smallest box counts of those that hold the shape and can be served. Reads
-    files where they haven't been read yet, and nothing else.
+    In each layer only the smallest box counts of those that hold the shape and can be served. Where
+    no device is named, the least latency decides at last; where another device of the arch answers,
+    the one most like the device asked about. Reads files where they haven't been read yet, and
+    nothing else.
     """
-    damage = list(request.damage)
-    best: _Candidate | None = None
-    best_rank: tuple[int, int, int, float] | None = None
-    served: list[tuple[int, _Candidate]] = []
-    refused: list[str] = []
-    misfits: list[str] = []
-    for index, layer in enumerate(store.layers):
-        for found in _in_layer(layer, request, policy, damage):
-            if found.obstacles:
-                refused += [f"{text} ({layer.name}: {found.key})" for text in found.obstacles]
-                if layer.package and found.misfit:
-                    misfits += [f"{layer.name} is passed over: {text}" for text in found.misfit]
-                continue
-            served.append((index, found))
-            rank = (*found.rank(), index, found.entry.latency_us)
-            if best_rank is None or rank < best_rank:
-                best, best_rank = found, rank
-        if best is not None and best.status == EXACT and best.fresh is not False:
-            break  # nothing below can come before it
+    found = [_in_layer(layer, request, policy) for layer in store.layers]
+    usable = [(w, i) for i, part in enumerate(found) for w in part.weighed if not w.obstacles]
+    # The first of equals: of the layer that comes first, and there of the device most alike.
+    best = min(usable, key=lambda item: _rank(item, request), default=None)
+    damage = _once((*request.damage, *(error for part in found for error in part.damage)))
     broken = tuple(f"damaged: {error}" for error in damage)
-    if best is None or best_rank is None:
-        reasons = (*broken, *(refused or [miss_reason(store, request)]))
-        missed = Resolution(reasons=reasons, key=request.key)
-        return Answer(missed, tuple(damage), tuple(misfits))
-    found_it = Resolution(
-        config=best.entry.config,
-        status=best.status,
-        fresh=best.fresh,
-        entry=best.entry,
-        layer=best.layer,
-        reasons=(*best.reasons, *_outranked(served, best, best_rank[2]), *refused, *broken),
-        key=best.key,
+    misfits = tuple(
+        f"{part.layer.name} is passed over: {text}"
+        for part in found
+        if part.layer.package
+        for weighed in part.weighed
+        for text in weighed.misfit
     )
-    return Answer(found_it, tuple(damage), tuple(misfits))
+    if best is None:
+        considered = tuple(_considered(found, None))
+        refused = [_placed(text, w) for p in found for w in p.weighed for text in w.obstacles]
+        reasons = (*broken, *(refused or [miss_reason(store, request)]))
+        missed = Resolution(reasons=reasons, key=request.key, considered=considered)
+        return Answer(missed, damage, misfits)
+    winner, index = best
+    chosen = winner.considered
+    passed_over = _passed_over(found, index, winner)
+    served = Resolution(
+        config=winner.entry.config,
+        status=chosen.status,
+        fresh=chosen.fresh,
+        entry=winner.entry,
+        layer=chosen.layer,
+        reasons=(*winner.reasons, *passed_over, *broken),
+        key=chosen.key,
+        considered=tuple(_considered(found, winner)),
+    )
+    return Answer(served, damage, misfits)
 
 
-def _outranked(
-    served: list[tuple[int, _Candidate]], best: _Candidate, best_index: int
-) -> Iterator[str]:
-    """Which entries of the layers above could have been served, and gave way to a better one."""
-    for index, other in served:
-        if index < best_index:
-            mine, its = other.rank(), best.rank()
-            if mine[0] != its[0]:
-                text = f"status: {other.status} comes after {best.status}"
-            else:
-                text = f"freshness: {_FRESH[other.fresh]} comes after {_FRESH[best.fresh]}"
-                text += "".join(f"; {reason}" for reason in other.soft)
-            yield f"{text} ({other.layer}: {other.key})"
+def _rank(item: tuple[Weighed, int], request: Request) -> tuple[Rank, int, float]:
+    """Where no device is named, the least latency decides among those of a layer."""
+    weighed, index = item
+    latency_us = weighed.entry.latency_us if request.target.device is None else 0.0
+    return weighed.rank, index, latency_us
 
 
-def _in_layer(
-    layer: Layer, request: Request, policy: str, damage: list[DatabaseError]
-) -> Iterator[_Candidate]:
-    """What one layer holds for `request`; what is broken is added to `damage`.
+def _passed_over(found: Sequence[_Found], index: int, winner: Weighed) -> Iterator[str]:
+    """Why entries were passed over that would have answered otherwise.
+
+    After an answer that nothing comes before, what lower layers hold is of no account.
+    """
+    chosen = winner.considered
+    final = chosen.status == EXACT and chosen.fresh is not False
+    for part in found[: index + 1]:
+        for weighed in part.weighed:
+            if not weighed.obstacles and weighed.rank > winner.rank:
+                yield _placed(weighed.gives_way_to(winner), weighed)
+    for part in found[: index + 1] if final else found:
+        for weighed in part.weighed:
+            for text in weighed.obstacles:
+                yield _placed(text, weighed)
+
+
+def _placed(text: str, weighed: Weighed) -> str:
+    return f"{text} ({weighed.considered.layer}: {weighed.considered.key})"
+
+
+def _considered(found: Sequence[_Found], winner: Weighed | None) -> Iterator[Considered]:
+    """The trace of the look-up: every layer, and every entry that was weighed."""
+    for layer, weighed, damage in found:
+        path = str(layer.database.path)
+        if damage:
+            yield Considered(layer.name, path, DAMAGED, why=tuple(map(str, damage)))
+        elif not weighed:
+            yield Considered(layer.name, path, NOTHING)
+        for one in weighed:
+            considered = one.considered
+            if winner is not None and one is not winner and considered.outcome == SERVED:
+                why = (one.gives_way_to(winner),)
+                considered = replace(considered, outcome=OUTRANKED, why=why)
+            yield considered
+
+
+def _in_layer(layer: Layer, request: Request, policy: str) -> _Found:
+    """What one layer holds for `request`.
 
     Of each device that is the smallest box that can be served, after those smaller ones that can't:
-    an outdated entry doesn't hide a valid one. Damage does, as what is in it can't be known.
+    an outdated entry doesn't hide a valid one. Damage does, as what is in it can't be known: of the
+    device asked about or, where another one would answer, of any.
     """
     arch, device = request.target
-    damage += layer.database.unreadable(arch)
+    damage = list(layer.database.unreadable(arch))
     shard = layer.database.shard(request.kernel_id, arch)
     if shard is None:
-        return
+        return _Found(layer, (), tuple(damage))
+    weighed: list[Weighed] = []
     try:
-        # A later issue adds the arch's other devices, as `same_arch`, where a device is named.
-        held = (*shard.device_names, *shard.suspected_names)
-        names = held if device is None else (device.name,)
+        if device is not None:
+            weighed += _of_device(layer, shard, device, request, policy)
+        if not any(one.considered.status == EXACT and not one.obstacles for one in weighed):
+            for other in _others(shard, arch, device):
+                weighed += _of_device(layer, shard, other, request, policy)
     except DatabaseError as error:
         damage.append(error)
-        return
-    for name in names:
-        measured_on = DeviceId(arch, name)
-        try:
-            for key in shard.matching(name, request.shape):
-                found = _candidate(
-                    layer.name,
-                    key,
-                    shard.entry(key),
-                    request,
-                    measured_on=measured_on,
-                    policy=policy,
-                )
-                yield found
-                if not found.obstacles:
-                    break
-        except DatabaseError as error:
-            if str(error) not in map(str, damage):
-                damage.append(error)
+        # What was weighed before may have been outranked by what is damaged.
+        weighed = [one for one in weighed if one.obstacles]
+    return _Found(layer, tuple(weighed), tuple(damage))
 
 
-def _candidate(
-    layer: str, key: str, entry: Entry, request: Request, *, measured_on: DeviceId, policy: str
-) -> _Candidate:
-    asked = request.target.device
-    status = _STATUS[entry.status]
-    reasons: list[str] = []
-    if asked is None and status == EXACT:
-        status = SAME_ARCH
-        reasons.append(f"same_arch: measured on {measured_on}")
-    verdict = check(entry, request.environment)
-    obstacles = list(verdict.hard)
-    if policy not in SERVED_BY[status]:
-        obstacles.append(f"policy: {policy} doesn't serve {status}")
-    elif policy == "exact" and verdict.fresh is False:
-        obstacles.append(f"policy: exact doesn't serve stale entries; {', '.join(verdict.soft)}")
-    obstacles += _layout_obstacles(entry, request)
-    if asked is not None:
-        obstacles += _resource_obstacles(entry, asked)
-    return _Candidate(
-        key=key,
-        entry=entry,
-        layer=layer,
-        status=status,
-        fresh=verdict.fresh,
-        obstacles=tuple(obstacles),
-        reasons=(*reasons, *verdict.soft, *verdict.unchecked),
-        misfit=verdict.hard,
-        soft=verdict.soft,
-    )
+def _of_device(
+    layer: Layer, shard: Shard, device: DeviceId, request: Request, policy: str
+) -> Iterator[Weighed]:
+    """The device's entries, smallest box first, up to one that no larger box's can come before.
+
+    Then those pinned.
+    """
+    seen: set[str] = set()
+    for key in shard.matching(device.name, request.shape):
+        seen.add(key)
+        one = weigh(layer, key, shard.entry(key), request, measured_on=device, policy=policy)
+        yield one
+        if one.is_final:
+            break
+    for key in shard.pinned(device.name, request.shape):
+        if key not in seen:
+            entry = shard.entry(key)
+            yield weigh(layer, key, entry, request, measured_on=device, policy=policy)
 
 
-def _layout_obstacles(entry: Entry, request: Request) -> list[str]:
-    live = request.layout
-    if live is None or same_layout(entry.layout, live):
-        return []
-    return [f"layout: entry={layout_text(entry.layout)} here={layout_text(live)}"]
+def _others(shard: Shard, arch: str, device: DeviceId | None) -> list[DeviceId]:
+    """The other devices of the arch, the one most like `device` first."""
+    names = (*shard.device_names, *shard.suspected_names)
+    others = [DeviceId(arch, name) for name in names if device is None or name != device.name]
+    return others if device is None else sorted(others, key=lambda d: unlikeness(d, device))
 
 
-def _resource_obstacles(entry: Entry, device: DeviceId) -> list[str]:
-    """What of the entry's resources the device asked about doesn't have."""
-    limits = known(device)
-    if limits is None:
-        return []
-    threads = entry.resources.get("threads", 0)
-    needs = [
-        ("shared", entry.resources.get("shared", 0), limits.shared_per_block),
-        ("threads", threads, limits.threads_per_block),
-    ]
-    if device.arch.startswith("sm"):
-        # Elsewhere a thread's registers aren't drawn from one file for the block.
-        registers = entry.resources.get("regs", 0) * threads
-        needs.append(("registers", registers, limits.registers_per_block))
-    return [
-        f"resources: {name} entry={needed} limit={limit} of {device}"
-        for name, needed, limit in needs
-        if needed > limit
-    ]
+def _once(errors: Sequence[DatabaseError]) -> tuple[DatabaseError, ...]:
+    return tuple({str(error): error for error in errors}.values())

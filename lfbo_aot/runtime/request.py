@@ -92,6 +92,7 @@ def make_request(
         source=spec.source if given.source is None else given.source,
         settings=spec.settings if given.settings is None else given.settings,
         versions=given.versions,
+        limits=given.limits,
     )
     args = _live(shape)
     dims = _declared_dims(spec.dims)
@@ -156,6 +157,8 @@ def _plain(kernel_id: str, dims: Dims, shape: object) -> dict[str, Value]:
 
 
 def _value(kernel_id: str, name: str, given: object, types: frozenset[type]) -> Value:
+    if isinstance(given, float) and given.is_integer():
+        given = int(given)  # as equal numbers must get equal answers
     try:
         value = check_text(normalize_value(given))
         if type(value) not in types:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
 
 from lfbo_aot.errors import MissError
+from lfbo_aot.runtime import memo
 from lfbo_aot.runtime import settings
 from lfbo_aot.runtime import state
 from lfbo_aot.runtime.environment import Environment
@@ -20,13 +20,15 @@ from lfbo_aot.runtime.settings import POLICIES
 from lfbo_aot.runtime.settings import one_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lfbo_aot.registry.devices import DeviceId
+    from lfbo_aot.runtime.lookup import Answer
     from lfbo_aot.runtime.request import Request
 
 __all__ = ["Environment", "Resolution", "get_config", "resolve"]
 
-_MOST_KEPT = 1 << 14
-_PLAIN = frozenset((int, str, bool))
+_NAMED = memo.NAMED
 
 
 def resolve(
@@ -48,30 +50,66 @@ def resolve(
     Raises UnknownNameError, AmbiguousKernelError, ShapeError or DeviceUnavailableError where the
     question is wrong, SettingError for an unknown policy, MissError where `on_miss` is `error`.
     """
-    memo = state.memo()
-    asked = _memo_key(kernel, shape, arch, policy) if environment is None else None
-    if asked is not None:
-        kept = memo.get(asked)
-        if kept is not None:
-            return kept
+    asked = memo.generation()
+    if type(shape) is dict and policy is None and environment is None:
+        kept = memo.recall(kernel, shape, arch)
+        if kept is None:
+            kept, names = _resolve(kernel, shape, arch, policy, environment)
+            memo.keep(kernel, shape, arch, memo.Asked(asked, names), kept)
+        return kept
+    question = memo.question(kernel, shape, arch, policy, environment)
+    if question is None:
+        return _resolve(kernel, shape, arch, policy, environment)[0]
+    found = memo.OTHER.get(question)
+    # By identity: an environment can't be hashed, and the kernel wrapper gives one and the same.
+    if found is not None and found[0] is environment:
+        return found[1]
+    resolution, _ = _resolve(kernel, shape, arch, policy, environment)
+    memo.keep_other(question, environment, resolution, asked)
+    return resolution
+
+
+def _resolve(
+    kernel: object,
+    shape: object,
+    arch: object,
+    policy: str | None,
+    environment: Environment | None,
+) -> tuple[Resolution, tuple[str, ...]]:
+    """The answer, and the names of the kernel's dims."""
     policy = state.policy() if policy is None else one_of("policy", policy, POLICIES)
     store = state.store()
     request = make_request(store, kernel, shape, arch, environment)
-    resolution, damage, misfits = look_up(store, request, policy)
-    for error in damage:
+    answer = look_up(store, request, policy)
+    if answer.resolution.status == DEFAULT and state.on_miss() == "tune":
+        answer = _tuned(kernel, request, policy) or answer
+    _tell(request, answer)
+    return answer.resolution, tuple(request.shape)
+
+
+def _tuned(kernel: object, request: Request, policy: str) -> Answer | None:
+    """The answer after tuning what was missed; None where that can't be done."""
+    from lfbo_aot.runtime.on_miss import tune_now
+
+    module = getattr(getattr(kernel, "lfbo_aot_spec", None), "module", None)
+    if not tune_now(request, module):
+        return None
+    state.refresh()
+    return look_up(state.store(), request, policy)
+
+
+def _tell(request: Request, answer: Answer) -> None:
+    """Warn, once of each thing, of what a caller should know; MissError where that was asked for."""
+    resolution = answer.resolution
+    for error in answer.damage:
         warn_once(request.kernel_id, f"damaged: {error}")
-    if resolution.status != DEFAULT:  # else its reasons say so
-        for text in misfits:
-            warn_once(request.kernel_id, text)
     if resolution.status == DEFAULT:
         _missed(request, resolution)
-    elif resolution.fresh is False:
+        return
+    for text in answer.misfits:  # of a default its reasons say so
+        warn_once(request.kernel_id, text)
+    if resolution.fresh is False:
         warn_once(request.kernel_id, "stale: " + "; ".join(resolution.reasons))
-    if asked is not None:
-        if len(memo) >= _MOST_KEPT:
-            memo.clear()
-        memo[asked] = resolution
-    return resolution
 
 
 def get_config(
@@ -87,6 +125,14 @@ def get_config(
     Takes and raises what `resolve` does. `helion.Config(**config)` makes a Helion config of it; where
     it is empty, take `bound.config_spec.default_config()`.
     """
+    # As `memo.recall`, without the call: this is what a serving loop comes through.
+    if arch is not None and policy is None and environment is None:
+        try:
+            pick, dims, configs, _ = _NAMED[kernel][arch]
+            if len(shape) == dims:  # type: ignore[arg-type]
+                return configs[pick(shape)]  # type: ignore[arg-type]
+        except (KeyError, TypeError, IndexError):
+            pass  # not asked before, or not put as a dict
     return resolve(kernel, shape, arch, policy=policy, environment=environment).config
 
 
@@ -103,22 +149,3 @@ def _missed(request: Request, resolution: Resolution) -> None:
     for reason in resolution.reasons:
         if not reason.startswith("damaged:"):
             warn_once(kernel_id, reason)
-    if on_miss == "tune":
-        warn_once(kernel_id, "on_miss=tune: this version can't tune on a miss; serves the default")
-
-
-def _memo_key(kernel: object, shape: object, arch: object, policy: str | None) -> object:
-    """What equal questions have in common; None where the answer depends on more than is written."""
-    if not isinstance(arch, str):
-        return None
-    who = kernel if isinstance(kernel, str) else getattr(kernel, "lfbo_aot_spec", None)
-    names: tuple[object, ...] | None = None
-    if isinstance(shape, Mapping):
-        names, shape = tuple(shape), tuple(shape.values())
-    if not isinstance(shape, tuple):
-        return None
-    # Types are part of it: True equals 1, and isn't the same value of a dim.
-    types = tuple(map(type, shape))
-    if not _PLAIN.issuperset(types) and not all(t.__name__ == "dtype" for t in {*types} - _PLAIN):
-        return None
-    return who, names, shape, types, arch, policy

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from typing import Any
 
 from lfbo_aot.database.store import Store
 from lfbo_aot.database.store import default_store
 from lfbo_aot.database.store import is_missing
 from lfbo_aot.errors import DatabaseError
+from lfbo_aot.runtime import memo
 from lfbo_aot.runtime import settings as environment_settings
 from lfbo_aot.runtime.settings import ON_MISS
 from lfbo_aot.runtime.settings import POLICIES
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
-
-    from lfbo_aot.runtime.resolution import Resolution
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,6 @@ class _Chosen:
 _lock = threading.RLock()
 _chosen = _Chosen()
 _store: Store | None = None
-_memo: dict[Any, Resolution] = {}
 
 
 def store() -> Store:
@@ -64,17 +61,12 @@ def on_miss() -> str:
     return _chosen.on_miss or environment_settings.current().on_miss
 
 
-def memo() -> dict[Any, Resolution]:
-    """Answers by what was asked; a new one whenever the store or the policy changes."""
-    return _memo
-
-
 def refresh() -> None:
     """Read the databases again: for a process that has merged into one of them."""
-    global _store, _memo  # noqa: PLW0603
+    global _store  # noqa: PLW0603
     with _lock:
         _store = None
-        _memo = {}
+        memo.forget()
 
 
 def use_database(path: Path | str) -> Restore:

@@ -27,47 +27,60 @@ def test_texts_that_are_no_version_compare_as_they_are():
     assert comparable_version("1!1.5") != comparable_version("1.5")
 
 
+def told(checks, kind, verdict="differs"):
+    return [(c.name, c.entry, c.here) for c in checks if (c.kind, c.verdict) == (kind, verdict)]
+
+
 def test_nothing_given_is_nothing_checked(make_entry):
-    verdict = check(make_entry(), Environment())
-    assert verdict == (None, (), (), ("not checked: source, settings, versions",))
+    checks = list(check(make_entry(), Environment()))
+    assert [(c.name, c.here, c.verdict) for c in checks] == [
+        ("source", None, "unchecked"),
+        ("settings", None, "unchecked"),
+        ("versions", None, "unchecked"),
+    ]
 
 
 def test_everything_agrees(make_entry):
     here = {**VERSIONS, "torch": "2.11.0+cu130"}
     settings = {"fast_math": False, "static_shapes": True}
-    verdict = check(make_entry(), Environment("sha256:50ce", settings, here))
-    assert verdict == (True, (), (), ())
+    checks = list(check(make_entry(), Environment("sha256:50ce", settings, here)))
+    assert {c.verdict for c in checks} == {"equal"}
+    assert [c.name for c in checks] == [
+        "source",
+        "settings.static_shapes",
+        "settings.fast_math",
+        "helion",
+        "runtime",
+        "torch",
+        "triton",
+    ]
 
 
 @pytest.mark.parametrize(
     ("environment", "hard"),
     [
-        (Environment(source="sha256:new"), ("source: entry=sha256:50ce here=sha256:new",)),
+        (Environment(source="sha256:new"), [("source", "sha256:50ce", "sha256:new")]),
         (
             Environment(settings={"static_shapes": False, "fast_math": False}),
-            ("settings: static_shapes: entry=True here=False",),
+            [("settings.static_shapes", True, False)],
         ),
         (
             Environment(settings={"static_shapes": True, "dot_precision": None}),
-            (
-                "settings: fast_math: entry=False here=None",
-                "settings: dot_precision: entry=None here=None",
-            ),
+            [("settings.fast_math", False, None), ("settings.dot_precision", None, None)],
         ),
     ],
 )
 def test_source_and_settings_are_hard(make_entry, environment, hard):
-    assert check(make_entry(), environment).hard == hard
+    assert told(check(make_entry(), environment), "hard") == hard
 
 
 def test_versions_are_soft_and_each_is_named(make_entry):
     here = {"helion": "1.6.0", "triton": "3.6.1", "torch": "2.11.0", "driver": "580"}
-    verdict = check(make_entry(), Environment(versions=here))
-    assert verdict.fresh is False
-    assert verdict.hard == ()
-    assert verdict.soft == (
-        "driver: entry=None here=580",
-        "helion: entry=1.5.0 here=1.6.0",
-        "triton: entry=3.6.0 here=3.6.1",
-    )
-    assert verdict.unchecked == ("not checked: source, settings",)
+    checks = list(check(make_entry(), Environment(versions=here)))
+    assert not any(c.forbids for c in checks)
+    assert told(checks, "soft") == [
+        ("driver", None, "580"),
+        ("helion", "1.5.0", "1.6.0"),
+        ("triton", "3.6.0", "3.6.1"),
+    ]
+    assert [name for name, *_ in told(checks, "hard", "unchecked")] == ["source", "settings"]

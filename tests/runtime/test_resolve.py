@@ -152,7 +152,7 @@ def test_the_nearest_key_is_the_nearest(serve, make_entry):
     held = {
         f"m=1..16{rest}": make_entry(),
         f"m=257..1024{rest}": make_entry(),
-        (H100, f"m=17..256{rest}"): make_entry(),
+        (H100, f"m=17..128{rest}"): make_entry(),
         (B200, f"m=17..256{rest}"): make_entry(),
     }
     serve({KERNEL: held})
@@ -161,9 +161,9 @@ def test_the_nearest_key_is_the_nearest(serve, make_entry):
         reason = resolve(KERNEL, {**SHAPE, "m": m}, arch).reasons[0]
         return reason.partition("nearest held: ")[2].partition(";")[0]
 
-    assert nearest(20) == f"sm90/NVIDIA H200|m=1..16{rest}"
+    assert nearest(2000) == f"sm90/NVIDIA H200|m=257..1024{rest}"
     assert nearest(200) == f"sm90/NVIDIA H200|m=257..1024{rest}"
-    assert nearest(200, str(PCIE)) == f"sm90/{H100.name}|m=17..256{rest}"
+    assert nearest(130, str(PCIE)) == f"sm90/{H100.name}|m=17..128{rest}"
     assert nearest(200, "sm80/NVIDIA A100-SXM4-40GB") == f"sm100/NVIDIA B200|m=17..256{rest}"
 
 
@@ -184,18 +184,12 @@ def test_many_misses_do_not_flood_the_log(serve, make_entry, caplog):
     assert texts(caplog)[-1] == f"{KERNEL}: 50 warnings; no more follow for this kernel"
 
 
-@pytest.mark.parametrize("arch", ["sm90/NVIDIA H300", "sm77", "gfx942", "sm77/Some Card"])
+@pytest.mark.parametrize("arch", ["sm100/NVIDIA B300X", "sm121", "gfx942:sramecc+:xnack-"])
 def test_an_unknown_device_is_no_error(serve, make_entry, arch):
     serve({KERNEL: {BUCKET: make_entry()}})
     found = resolve(KERNEL, SHAPE, arch)
     assert (found.status, found.config) == ("default", {})
     assert ("isn't among the known devices" in found.reasons[0]) is ("/" in arch)
-
-
-def test_another_device_of_the_arch_is_no_exact_answer(serve, make_entry):
-    serve({KERNEL: {BUCKET: make_entry()}})
-    assert resolve(KERNEL, SHAPE, str(H100)).status == "default"
-    assert resolve(KERNEL, SHAPE, "sm90/NVIDIA H200 NVL").status == "default"
 
 
 def test_a_drivers_name_is_the_device(serve, make_entry):

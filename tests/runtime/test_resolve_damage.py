@@ -212,6 +212,11 @@ def test_an_entry_passed_over_for_a_lower_layer_is_named(nested, make_entry, fie
     lfbo_aot.use_database(high)
     here = Environment(versions={"torch": "2.11.0"})
     found = resolve(KERNEL, (8, 5120), ARCH, environment=here)
+    assert (found.config["num_warps"], found.layer) == (8, str(high))
+    assert f"{says} ({high}: {H200}|{NARROW})" in found.reasons
+    merge(high, {KERNEL: {(device, Bucket.parse(WIDE)): make_entry(8, **fields)}}, [])
+    lfbo_aot.use_database(high)
+    found = resolve(KERNEL, (8, 5120), ARCH, environment=here)
     assert (found.config["num_warps"], found.layer) == (2, str(low))
     assert f"{says} ({high}: {H200}|{NARROW})" in found.reasons
 

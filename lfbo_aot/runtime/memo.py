@@ -1,0 +1,179 @@
+"""Answers that were given, kept for the same question: what a warm look-up costs is decided here.
+
+Two tables, by how a question is put: a dict of dims, by name and with nothing more; and all else that
+can be compared, live tensors among it. Both are emptied when the store or the policy changes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import TYPE_CHECKING
+from typing import Any
+from typing import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lfbo_aot.runtime.resolution import Resolution
+
+MOST = 1 << 14
+"""Answers kept in a table; then it starts over."""
+_SCALARS = frozenset((int, float, bool, str, type(None)))
+
+
+class Kept(NamedTuple):
+    """An answer to a question put as a dict of dims."""
+
+    resolution: Resolution
+    types: tuple[tuple[str, type], ...]
+    """Of the values whose type must be compared too: True equals 1, and is another value."""
+
+
+class Named(NamedTuple):
+    """Of one kernel and arch: how to get the values out of a dict, and what was answered for them."""
+
+    pick: Callable[[Mapping[str, Any]], Any]
+    """The values in declared order, whatever the dict's; the value itself where there is one dim."""
+    dims: int
+    """How many there are."""
+    configs: dict[Any, Mapping[str, Any]]
+    """Of the answers for which the values are enough, and their types needn't be compared."""
+    kept: dict[Any, Kept]
+
+
+NAMED: dict[object, dict[object, Named]] = {}
+OTHER: dict[Any, tuple[object, Resolution]] = {}
+
+_lock = threading.Lock()
+_generation = 0
+_named = 0
+
+
+def generation() -> int:
+    """A number that changes whenever the store or the policy does."""
+    return _generation
+
+
+def forget() -> None:
+    """Give no answer again that was given before."""
+    global _generation, _named  # noqa: PLW0603 - the one place that holds them
+    with _lock:
+        _generation += 1
+        _named = 0
+        NAMED.clear()
+        OTHER.clear()
+
+
+def recall(kernel: object, shape: Mapping[str, Any], arch: object) -> Resolution | None:
+    """What was answered for a kernel, a dict of dims and an arch."""
+    try:
+        named = NAMED[kernel][arch]
+        kept = named.kept[named.pick(shape)]
+    except (KeyError, TypeError):
+        return None
+    if len(shape) != named.dims or any(type(shape[n]) is not kind for n, kind in kept.types):
+        return None
+    return kept.resolution
+
+
+def keep(
+    kernel: object, shape: Mapping[str, Any], arch: object, asked: Asked, resolution: Resolution
+) -> None:
+    """Keep an answer for `recall`; `asked` is what was seen when the question was put."""
+    global _named  # noqa: PLW0603 - guarded by the lock
+    names = asked.names
+    if not names or len(shape) != len(names) or type(arch) is not str:
+        return
+    values = itemgetter(*names)(shape)
+    # Numbers of other types that are equal are taken for the same size; a bool never is.
+    types = tuple((name, type(shape[name])) for name in names if shape[name] in (0, 1))
+    with _lock:
+        if asked.generation != _generation:
+            return
+        if _named >= MOST:
+            NAMED.clear()
+            _named = 0
+        _named += 1
+        of_kernel = NAMED.setdefault(kernel, {})
+        named = of_kernel.setdefault(arch, Named(itemgetter(*names), len(names), {}, {}))
+        named.kept[values] = Kept(resolution, types)
+        if not types:
+            named.configs[values] = resolution.config
+
+
+class Asked(NamedTuple):
+    """What an answer that is kept must have come from."""
+
+    generation: int
+    names: tuple[str, ...] = ()
+    """The kernel's dims, in declared order."""
+
+
+def keep_other(
+    question: object, environment: object, resolution: Resolution, generation: int
+) -> None:
+    """Keep an answer in `OTHER`, unless the store has changed since `generation`."""
+    with _lock:
+        if generation == _generation:
+            if len(OTHER) >= MOST:
+                OTHER.clear()
+            OTHER[question] = environment, resolution
+
+
+def question(
+    kernel: object, shape: object, arch: object, policy: str | None, environment: object
+) -> object:
+    """What equal questions have in common; None where the answer depends on more than is written."""
+    if type(shape) is not tuple:
+        if not isinstance(shape, Mapping):
+            return None
+        shape = (tuple(shape), *shape.values())
+    found = _parts(shape, arch)
+    if found is None:
+        return None
+    key = kernel, arch, policy, id(environment), found
+    try:
+        hash(key)
+    except TypeError:  # symbolic sizes
+        return None
+    return key
+
+
+def _parts(values: tuple[Any, ...], arch: object) -> tuple[Any, ...] | None:
+    """What of dims, or of live arguments, an answer depends on; None where it may depend on more.
+
+    Of a tensor its shape, strides, dtype and device; of a plain value its type too, as True equals
+    1 and is another value. Where no arch is named there must be a tensor to tell the device by.
+    """
+    torch = sys.modules.get("torch")
+    tensors = () if torch is None else (torch.Tensor, torch.nn.Parameter)
+    things = () if torch is None else (torch.dtype, torch.device)
+    told = type(arch) is str
+    if not told and arch is not None:
+        return None
+    found: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if kind in tensors:
+            found.append((value.shape, value.stride(), value.dtype, value.device))
+            told = True
+        elif kind in _SCALARS:
+            found.append((kind, value))
+        elif kind in things or (kind is tuple and all(type(name) is str for name in value)):
+            found.append(value)
+        else:
+            return None
+    return tuple(found) if told else None
+
+
+def _renew_lock() -> None:
+    global _lock  # noqa: PLW0603 - in a forked child its holder may not be there to let go of it
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
