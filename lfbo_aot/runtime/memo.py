@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Hashable
 from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -87,6 +88,8 @@ def keep(
     global _named  # noqa: PLW0603 - guarded by the lock
     names = asked.names
     if not names or len(shape) != len(names) or type(arch) is not str:
+        return
+    if not isinstance(kernel, Hashable):
         return
     values = itemgetter(*names)(shape)
     # Numbers of other types that are equal are taken for the same size; a bool never is.
