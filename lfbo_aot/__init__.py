@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from lfbo_aot.registry.dims import Exact as Exact
     from lfbo_aot.registry.dims import Range as Range
+    from lfbo_aot.runtime.digest import digest as digest
     from lfbo_aot.runtime.environment import Environment as Environment
     from lfbo_aot.runtime.kernel import kernel as kernel
     from lfbo_aot.runtime.kernel import register as register
@@ -27,6 +28,7 @@ _PLACES = {
     "Exact": "lfbo_aot.registry.dims",
     "Range": "lfbo_aot.registry.dims",
     "Resolution": "lfbo_aot.runtime.resolution",
+    "digest": "lfbo_aot.runtime.digest",
     "get_config": "lfbo_aot.runtime.resolve",
     "kernel": "lfbo_aot.runtime.kernel",
     "register": "lfbo_aot.runtime.kernel",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from lfbo_aot.database.store import Store
     from lfbo_aot.registry.dims import Value
+    from lfbo_aot.registry.spec import KernelSpec
+    from lfbo_aot.runtime.environment import Environment
 
 
 class UsageError(LfboAotError):
@@ -108,6 +111,39 @@ def find_kernels(names: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
             raise AmbiguousKernelError(name, ids)
         found += ids
     return tuple(dict.fromkeys(found))
+
+
+def load_specs(names: Sequence[str], modules: Sequence[str] | None) -> list[KernelSpec]:
+    """The kernels named, or all that the modules, or else installed packages, declare.
+
+    The modules are imported. UsageError where they declare none, UnknownNameError for a name that
+    none of them has.
+    """
+    from lfbo_aot.registry import catalog
+    from lfbo_aot.registry.discovery import load_kernels
+
+    if modules:
+        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+    loaded = load_kernels(modules)
+    if not loaded:
+        msg = "no kernel is declared; name a module with --module, or install a package with one"
+        raise UsageError(msg)
+    if not names:
+        return list(loaded)
+    found = [catalog.find(name) for name in names]
+    for name, spec in zip(names, found, strict=True):
+        if spec not in loaded:
+            kind = "kernel"
+            raise UnknownNameError(kind, name, [s.kernel_id for s in loaded])
+    return list(dict.fromkeys(found))
+
+
+def environment_of(spec: KernelSpec) -> Environment:
+    """What the kernel's own look-ups compare entries with: source, settings, loaded versions."""
+    from lfbo_aot.runtime.environment import Environment
+    from lfbo_aot.runtime.versions import loaded_versions
+
+    return Environment(source=spec.source, settings=spec.settings, versions=loaded_versions())
 
 
 def write_file(path: Path, content: bytes) -> Path:

@@ -18,7 +18,7 @@ from lfbo_aot.database.installed import data_packages
 from lfbo_aot.database.manifest import read_manifest
 from lfbo_aot.database.verify import verify
 from lfbo_aot.errors import DatabaseError
-from lfbo_aot.registry.devices import known
+from lfbo_aot.registry.devices import limits_of
 from lfbo_aot.runtime import settings as runtime_settings
 
 if TYPE_CHECKING:
@@ -146,12 +146,16 @@ def _advice(
         advice.append(f"no GPU here; the databases hold entries for: {holds}")
     for device in devices:
         if held and str(device) not in held:
+            of_arch = any(other.partition("/")[0] == device.arch for other in held)
+            meanwhile = "; until then those of its arch answer, as same_arch" if of_arch else ""
             advice.append(
                 f"no entry for {device}; the databases hold: {', '.join(sorted(held))}. "
-                "Run lfbo-aot tune here"
+                f"Run lfbo-aot tune here{meanwhile}"
             )
-        if known(device) is None:
-            advice.append(f"{device} is not a known device: its limits can't be checked")
+        if limits_of(device) is None:
+            advice.append(
+                f"{device} is not a known device, nor is its arch: its limits can't be checked"
+            )
     missing = [name for name in ("torch", "helion", "packaging") if libraries[name] is None]
     if missing:
         advice.append(f"kernels can't run here: {', '.join(missing)} not installed")

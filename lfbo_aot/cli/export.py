@@ -26,6 +26,7 @@ from lfbo_aot.database.job import admits
 from lfbo_aot.database.job import find_missing
 from lfbo_aot.database.job import on_target
 from lfbo_aot.errors import UnknownNameError
+from lfbo_aot.registry.devices import check_arch
 from lfbo_aot.registry.devices import parse_target
 
 if TYPE_CHECKING:
@@ -74,10 +75,10 @@ def run(args: argparse.Namespace) -> int:
     """0: the archive is written."""
     names = [word for word in args.dims if "=" not in word]
     where = parse_where([word for word in args.dims if "=" in word])
-    target = None if args.arch is None else parse_target(args.arch)
     modules = _modules(args.module)
     folder = database_to_read(args.database)
     held = read_files(str(folder), folder_files(folder))
+    target = None if args.arch is None else _target(args.arch, held)
     kernels = _kernels(names, held, any_name=bool(modules))
     if not held.kernels() and not modules:
         msg = f"{folder} holds no kernel; tune first, or name files of kernels with --module"
@@ -108,6 +109,11 @@ def run(args: argparse.Namespace) -> int:
             f"{len(job.missing)} buckets missing{on}{with_modules}"
         )
     return 0
+
+
+def _target(text: str, held: Contents) -> Target:
+    """The target written `text`; UnknownNameError for an arch that neither exists nor is held."""
+    return check_arch(parse_target(text), {place.device.arch for place in held.entries})
 
 
 def _modules(paths: Sequence[Path]) -> dict[str, bytes]:

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     import argparse
 
     from lfbo_aot.database.entry import Entry
+    from lfbo_aot.runtime.environment import Environment
     from lfbo_aot.runtime.request import Request
     from lfbo_aot.runtime.resolution import Resolution
 
-_FRESH = {True: "fresh", False: "stale", None: "versions not checked"}
+FRESH = {True: "fresh", False: "stale", None: "versions not checked"}
 
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -36,7 +37,14 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         help="look one config up, and say how it was found",
         description="Look one config up, and say how it was found. "
         "Exit status: 0 an entry is served; 1 the default is; 2 wrong use.",
+        epilog="example: lfbo-aot get layer_norm m=4096 n=5120 dtype=bfloat16 "
+        "--arch 'sm90/NVIDIA H200'",
     )
+    add_question(parser)
+
+
+def add_question(parser: argparse.ArgumentParser) -> None:
+    """What `get` and `explain` take: a kernel, a shape, an arch, a policy, a database."""
     parser.add_argument("kernel", help="a kernel's id, or its bare name where only one has it")
     parser.add_argument("dims", nargs="*", metavar="dim=value", help="the shape of the call")
     parser.add_argument("--arch", help="such as 'sm90/NVIDIA H200', or sm90 for any device of it")
@@ -47,6 +55,18 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 where an entry is served, 1 where the default is."""
+    request, resolution = ask(args)
+    if args.json:
+        print(json_text(answer_json(request, resolution)))
+    else:
+        print("\n".join(_as_text(request, resolution)))
+    return int(resolution.status == DEFAULT)
+
+
+def ask(
+    args: argparse.Namespace, environment: Environment | None = None
+) -> tuple[Request, Resolution]:
+    """The look-up that `kernel`, `dims`, `arch`, `policy` and `database` of `args` ask for."""
     shape = parse_dims(args.dims)
     store = pick_store(args.database)
     if args.arch is None:
@@ -54,16 +74,12 @@ def run(args: argparse.Namespace) -> int:
         held = f" The databases hold: {', '.join(archs)}." if archs else ""
         msg = f"--arch is missing; it is written like 'sm90/NVIDIA H200' or sm90.{held}"
         raise UsageError(msg)
-    request = make_request(store, args.kernel, shape, args.arch, None)
-    resolution = look_up(store, request, args.policy or state.policy()).resolution
-    if args.json:
-        print(json_text(_as_json(request, resolution)))
-    else:
-        print("\n".join(_as_text(request, resolution)))
-    return int(resolution.status == DEFAULT)
+    request = make_request(store, args.kernel, shape, args.arch, environment)
+    return request, look_up(store, request, args.policy or state.policy()).resolution
 
 
-def _as_json(request: Request, resolution: Resolution) -> dict[str, Any]:
+def answer_json(request: Request, resolution: Resolution) -> dict[str, Any]:
+    """A question and its answer, as JSON data."""
     entry = resolution.entry
     return {
         "kernel": request.kernel_id,
@@ -88,9 +104,9 @@ def _as_text(request: Request, resolution: Resolution) -> list[str]:
     if entry is None:
         lines.append("status   default: the caller takes Helion's own default config")
     else:
-        latency = f"{entry.latency_us:.2f} us, " + _against_default(entry)
+        latency = f"{entry.latency_us:.2f} us, " + against_default(entry)
         lines += [
-            f"status   {resolution.status}, {_FRESH[resolution.fresh]}",
+            f"status   {resolution.status}, {FRESH[resolution.fresh]}",
             f"key      {resolution.key}",
             f"layer    {resolution.layer}",
             f"latency  {latency}",
@@ -99,7 +115,8 @@ def _as_text(request: Request, resolution: Resolution) -> list[str]:
     return [*lines, *(f"reason   {reason}" for reason in resolution.reasons)]
 
 
-def _against_default(entry: Entry) -> str:
+def against_default(entry: Entry) -> str:
+    """The latency of Helion's default, and how many times faster the entry's config is."""
     if entry.default_us is None:
         return "and the default doesn't run"
     winner = "; the winner is the default" if entry.default else ""

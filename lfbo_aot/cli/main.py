@@ -31,6 +31,9 @@ COMMANDS = {
     "tune": "tune the declared kernels on the device here",
     "list": "list the entries of the databases",
     "get": "look one config up, and say how it was found",
+    "explain": "show all that was weighed for one look-up, and why it was answered so",
+    "coverage": "show which declared buckets are covered on which arch or device",
+    "pin": "have one entry served before all others, or no more",
     "verify": "check a database for damage and for what no look-up reaches",
     "status": "show how far tuning runs are, from another terminal",
     "merge": "merge the entries of other databases into one",
@@ -41,7 +44,7 @@ COMMANDS = {
 }
 MODULES = {"import": "import_"}
 """Of commands whose name can't be a module's."""
-_ANSWERS = ("list", "get", "verify", "status", "doctor")
+_ANSWERS = ("list", "get", "explain", "coverage", "verify", "status", "doctor")
 """Commands that do nothing but print."""
 _ANSWER_IS_NO = (DatabaseError, DeviceUnavailableError, MissError, TuningError)
 

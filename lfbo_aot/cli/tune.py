@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import sys
 from pathlib import Path
@@ -11,14 +10,19 @@ from typing import TYPE_CHECKING
 from typing import Any
 
 from lfbo_aot.cli.arguments import UsageError
-from lfbo_aot.cli.arguments import parse_dims
+from lfbo_aot.cli.arguments import load_specs
+from lfbo_aot.cli.arguments import parse_where
 from lfbo_aot.cli.progress import OutputClosed
-from lfbo_aot.cli.progress import bucket_text
-from lfbo_aot.cli.progress import drop_output
 from lfbo_aot.cli.progress import make_watcher
-from lfbo_aot.cli.progress import result_text
 from lfbo_aot.cli.progress import show
+from lfbo_aot.cli.tuned import Told
+from lfbo_aot.cli.tuned import list_plan
+from lfbo_aot.cli.tuned import print_summary
+from lfbo_aot.cli.wanted import read_wanted
+from lfbo_aot.cli.wanted import select
 from lfbo_aot.database.database import Database
+from lfbo_aot.database.declaration import Declaration
+from lfbo_aot.database.merge import merge
 from lfbo_aot.errors import DeviceUnavailableError
 from lfbo_aot.registry.devices import INTERPRETER
 from lfbo_aot.registry.devices import DeviceId
@@ -30,16 +34,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
 
-    from lfbo_aot.registry.dims import Value
+    from lfbo_aot.cli.wanted import Selection
     from lfbo_aot.registry.spec import KernelSpec
     from lfbo_aot.tuning.plan import Item
     from lfbo_aot.tuning.run import Options
-    from lfbo_aot.tuning.run import Result
     from lfbo_aot.tuning.run import Summary
 
 INTERPRETER_TRIALS = 40
 INTERRUPTED = 130
 _DEVICES = ("auto", "gpu", "interpreter")
+_NO_DEVICE = DeviceId("gpu", "none here")
+"""What a dry run is for on a machine that has none."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -50,7 +55,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         description="Tune every declared bucket that the database doesn't hold yet. Stopped at any "
         "moment and run again, it goes on where it was. Exit status: 0 every bucket is held; "
         "1 some are not; 2 wrong use.",
-        epilog="example: lfbo-aot tune softmax n=4096 --budget 600 --into tuned",
+        epilog="example: lfbo-aot tune softmax n=4096 --budget 600 --into tuned; "
+        "lfbo-aot tune --from misses.jsonl",
     )
     parser.add_argument(
         "dims",
@@ -67,6 +73,13 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "--into", metavar="DIR", type=Path, help="database to write; default: yours"
     )
     parser.add_argument("--module", action="append", metavar="MODULE", help="module or .py file")
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="FILE",
+        help="tune exactly the buckets that hold the shapes in FILE, or on standard input for -: "
+        "what LFBO_AOT_RECORD_MISSES wrote, or lines `kernel dim=value dim=value`",
+    )
     parser.add_argument("--budget", type=seconds, metavar="S", help="seconds for everything")
     parser.add_argument("--per-bucket", type=seconds, metavar="S", help="seconds for one bucket")
     parser.add_argument("--trials", type=positive, metavar="N", help="trials for one bucket")
@@ -95,28 +108,70 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     settings = runtime_settings.current()
-    where = _where([word for word in args.dims if "=" in word])
-    specs = _specs([word for word in args.dims if "=" not in word], args.module)
+    where = parse_where([word for word in args.dims if "=" in word])
+    wanted = None if args.source is None else read_wanted(args.source)
+    names = [word for word in args.dims if "=" not in word]
+    specs = load_specs(names, args.module)
     into = (args.into or _user_layer()).absolute()
     if into.exists() and not into.is_dir():
         msg = f"--into {into}: a file, not a folder"
         raise UsageError(msg)
     device, why = _device(args, settings.device)
+    picked = None
+    if wanted is not None:
+        here = None if device == _NO_DEVICE else device
+        picked = select(wanted[0], specs, here, named=bool(names), damaged=wanted[1])
 
     from lfbo_aot.tuning.plan import make_plan
 
-    plan = make_plan(specs, device, Database(into), where=where, again=args.again or args.fresh)
-    _check_plan(plan, specs, device, args)
+    plan = make_plan(
+        specs,
+        device,
+        Database(into),
+        where=where,
+        again=args.again or args.fresh,
+        only=None if picked is None else picked.buckets,
+    )
+    if picked is None:
+        _check_plan(plan, specs, device, args)
+    more = {} if picked is None else {"from": _picked_json(args.source, picked)}
+    told = Told(device, why, into, more, as_json=args.json)
+    for remark in picked.remarks if picked else ():
+        _say(str(remark), args)
+    incomplete = int(picked is not None and not picked.complete)
     if args.dry_run:
-        return _list(plan, device, why, into, as_json=args.json)
+        return list_plan(plan, told) or incomplete
     _say(f"device {device} ({why}); database {into}", args)
     if not any(item.why for item in plan):
-        _say(f"nothing to do: all {len(plan)} buckets are held (--again tunes them anew)", args)
-        return _print_summary([], len(plan), device, into, args)
+        _declare_again(plan, into)
+        _say(_nothing_to_do(plan, picked, args.source), args)
+        return print_summary([], len(plan), told) or incomplete
     summary = _tune(plan, device, into, settings.state_folder, args)
     if summary is None:
         return INTERRUPTED
-    return _print_summary(summary.results, len(plan), device, into, args)
+    return print_summary(summary.results, len(plan), told) or incomplete
+
+
+def _declare_again(plan: Sequence[Item], into: Path) -> None:
+    """Write the declarations that a change of their module made outdated, and no entry."""
+    database = Database(into)
+    changed = []
+    for spec in {item.spec.kernel_id: item.spec for item in plan}.values():
+        declared, held = Declaration.of(spec), database.declaration(spec.kernel_id)
+        if held is None or held.dumps() != declared.dumps():
+            changed.append(declared)
+    if changed:
+        merge(into, {}, changed)
+
+
+def _nothing_to_do(plan: Sequence[Item], picked: Selection | None, source: str) -> str:
+    if picked is not None and not plan:
+        return f"nothing to do: {source} asks for no bucket that can be tuned here"
+    return f"nothing to do: all {len(plan)} buckets are held (--again tunes them anew)"
+
+
+def _picked_json(source: str, picked: Selection) -> dict[str, Any]:
+    return {"source": source, "remarks": [remark.as_json() for remark in picked.remarks]}
 
 
 def _check_plan(
@@ -138,38 +193,6 @@ def _check_plan(
         raise UsageError(msg)
 
 
-def _where(words: Sequence[str]) -> dict[str, list[Value]]:
-    """The values written `n=4096,5120`, by dim."""
-    found: dict[str, list[Value]] = {}
-    for word in words:
-        name, _, text = word.partition("=")
-        for one in text.split(","):
-            found.setdefault(name, []).append(parse_dims([f"{name}={one}"])[name])
-    return found
-
-
-def _specs(names: Sequence[str], modules: Sequence[str] | None) -> list[KernelSpec]:
-    """The kernels named, or all that the modules, or installed packages, declare."""
-    from lfbo_aot.errors import UnknownNameError
-    from lfbo_aot.registry import catalog
-    from lfbo_aot.registry.discovery import load_kernels
-
-    if modules:
-        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
-    loaded = load_kernels(modules)
-    if not loaded:
-        msg = "no kernel is declared; name a module with --module, or install a package with one"
-        raise UsageError(msg)
-    if not names:
-        return list(loaded)
-    found = [catalog.find(name) for name in names]
-    for name, spec in zip(names, found, strict=True):
-        if spec not in loaded:
-            kind = "kernel"
-            raise UnknownNameError(kind, name, [s.kernel_id for s in loaded])
-    return list(dict.fromkeys(found))
-
-
 def _device(args: argparse.Namespace, from_environment: str) -> tuple[DeviceId, str]:
     from lfbo_aot.tuning.devices.choose import choose_device
 
@@ -179,7 +202,7 @@ def _device(args: argparse.Namespace, from_environment: str) -> tuple[DeviceId, 
     except DeviceUnavailableError as error:
         if not args.dry_run:
             raise
-        return DeviceId("gpu", "none here"), str(error)
+        return _NO_DEVICE, str(error)
 
 
 def _user_layer() -> Path:
@@ -253,81 +276,6 @@ def _one_interrupt() -> Iterator[None]:
         if not obeying:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _list(plan: Sequence[Item], device: DeviceId, why: str, into: Path, *, as_json: bool) -> int:
-    if as_json:
-        rows = [
-            {
-                "kernel": item.spec.kernel_id,
-                "bucket": item.bucket.key,
-                "shape": dict(item.shape),
-                "status": _state(item),
-                "why": item.why,
-            }
-            for item in plan
-        ]
-        print(json.dumps({"device": str(device), "into": str(into), "buckets": rows}, indent=2))
-        return 0
-    print(f"device {device} ({why}); database {into}")
-    for item in plan:
-        print(f"{item.why or 'held':18} {item.spec.kernel_id:28} {bucket_text(item)}")
-    count = sum(_state(item) == "to tune" for item in plan)
-    print(f"{count} of {len(plan)} buckets to tune")
-    return 0
-
-
-def _state(item: Item) -> str:
-    from lfbo_aot.tuning.plan import is_servable
-
-    if not item.why:
-        return "held"
-    return "to tune" if is_servable(item.spec) else item.why
-
-
-def _print_summary(
-    results: Sequence[Result], total: int, device: DeviceId, into: Path, args: argparse.Namespace
-) -> int:
-    """The exit status; it is the same where nobody reads the summary."""
-    held = total - sum(r.status != "held" for r in results)
-    bad = [r for r in results if r.status in ("failed", "unfinished")]
-    if args.json:
-        rows = [_row(r) for r in results if r.status != "held"]
-        told = {"device": str(device), "into": str(into), "held": held, "results": rows}
-        lines = [json.dumps(told, indent=2)]
-    else:
-        # Those that were begun have been shown.
-        begun = {id(r) for r in bad if r.status == "failed" or r.seconds}
-        lines = [result_text(result) for result in bad if id(result) not in begun]
-        tuned = sum(r.status == "tuned" for r in results)
-        lines.append(f"{tuned} tuned, {held} held before, {len(bad)} missing; database {into}")
-        if any(r.status == "unfinished" for r in bad):
-            lines.append(
-                "run the same command again to go on with the unfinished ones, or with more time"
-            )
-        if any(r.status == "failed" for r in bad):
-            lines.append("what failed will fail again until its reason is mended")
-    try:
-        print("\n".join(lines), flush=True)
-    except BrokenPipeError:
-        drop_output(sys.stdout)
-    return int(bool(bad))
-
-
-def _row(result: Result) -> dict[str, Any]:
-    entry = result.entry
-    return {
-        "kernel": result.item.spec.kernel_id,
-        "bucket": result.item.bucket.key,
-        "shape": dict(result.item.shape),
-        "status": result.status,
-        "reason": result.reason,
-        "seconds": round(result.seconds, 2),
-        "latency_us": entry.latency_us if entry else None,
-        "default_us": entry.default_us if entry else None,
-        "default": entry.default if entry else None,
-        "config": entry.to_json()["config"] if entry else None,
-    }
 
 
 def _say(text: str, args: argparse.Namespace) -> None:

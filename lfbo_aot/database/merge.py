@@ -61,8 +61,13 @@ def locked(root: Path) -> Iterator[None]:
         msg = 'writing a database takes filelock: pip install filelock, or "lfbo-aot[tune]"'
         raise LfboAotError(msg) from error
     root = real_path(root)
-    root.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(lock_path(root)):
+    lock = lock_path(root)
+    try:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()  # where that can't be done, the lock would be waited for in vain
+    except OSError as error:
+        raise DatabaseError(lock, f"can't be written: {error.strerror}") from error
+    with FileLock(lock):
         yield
 
 

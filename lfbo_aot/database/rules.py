@@ -2,6 +2,8 @@
 
 All of them look at the whole set, so the order of the databases doesn't matter.
 
+A pinned entry is kept before others under both: it is someone's choice.
+
 `newest`  by status (measured, then imported, then transferred: what was timed here is never given
           up for what wasn't), then by the day measured, then by latency. A total order, so that
           merging in steps gives what merging at once does.
@@ -46,6 +48,8 @@ def choose(rule: str, entries: Sequence[Entry], declaration: Declaration) -> Ent
 
 def why(rule: str, kept: Entry, other: Entry, declaration: Declaration) -> str:
     """Why the rule keeps the one and not the other, with both values."""
+    if kept.pinned != other.pinned:
+        return "pinned, the other isn't"
     if kept.status != other.status:
         return f"{kept.status}, not {other.status}"
     if rule == BEST:
@@ -77,15 +81,15 @@ def comparison(entry: Entry) -> str:
     return _text(parts)
 
 
-def _standing(entry: Entry, declaration: Declaration) -> tuple[int, bool]:
-    return -STATUSES.index(entry.status), fits(entry, declaration)
+def _standing(entry: Entry, declaration: Declaration) -> tuple[bool, int, bool]:
+    return entry.pinned, -STATUSES.index(entry.status), fits(entry, declaration)
 
 
 def _age(entry: Entry) -> tuple[Any, ...]:
     """Newest last; of one day, what can't be compared is in a fixed order."""
     text = _text(entry.to_json())
     status = -STATUSES.index(entry.status)
-    return status, entry.measured, comparison(entry), -entry.latency_us, text
+    return entry.pinned, status, entry.measured, comparison(entry), -entry.latency_us, text
 
 
 def _differing(one: Entry, other: Entry) -> str:

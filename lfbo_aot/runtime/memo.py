@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from lfbo_aot.runtime.resolution import Resolution
 
+    Pick = Callable[[Mapping[str, Any]], Any]
+
 MOST = 1 << 14
 """Answers kept in a table; then it starts over."""
 _SCALARS = frozenset((int, float, bool, str, type(None)))
@@ -34,17 +36,12 @@ class Kept(NamedTuple):
     """Of the values whose type must be compared too: True equals 1, and is another value."""
 
 
-class Named(NamedTuple):
-    """Of one kernel and arch: how to get the values out of a dict, and what was answered for them."""
+Named = tuple["Pick", int, "dict[Any, Mapping[str, Any]]", "dict[Any, Kept]"]
+"""Of one kernel and arch: how to get the values out of a dict, how many there are, and by them the
+configs for which they are enough, as their types needn't be compared, and all answers.
 
-    pick: Callable[[Mapping[str, Any]], Any]
-    """The values in declared order, whatever the dict's; the value itself where there is one dim."""
-    dims: int
-    """How many there are."""
-    configs: dict[Any, Mapping[str, Any]]
-    """Of the answers for which the values are enough, and their types needn't be compared."""
-    kept: dict[Any, Kept]
-
+A plain tuple, which is unpacked in half the time that one with names takes.
+"""
 
 NAMED: dict[object, dict[object, Named]] = {}
 OTHER: dict[Any, tuple[object, Resolution]] = {}
@@ -72,11 +69,11 @@ def forget() -> None:
 def recall(kernel: object, shape: Mapping[str, Any], arch: object) -> Resolution | None:
     """What was answered for a kernel, a dict of dims and an arch."""
     try:
-        named = NAMED[kernel][arch]
-        kept = named.kept[named.pick(shape)]
+        pick, dims, _, answers = NAMED[kernel][arch]
+        kept = answers[pick(shape)]
     except (KeyError, TypeError):
         return None
-    if len(shape) != named.dims or any(type(shape[n]) is not kind for n, kind in kept.types):
+    if len(shape) != dims or any(type(shape[n]) is not kind for n, kind in kept.types):
         return None
     return kept.resolution
 
@@ -102,10 +99,12 @@ def keep(
             _named = 0
         _named += 1
         of_kernel = NAMED.setdefault(kernel, {})
-        named = of_kernel.setdefault(arch, Named(itemgetter(*names), len(names), {}, {}))
-        named.kept[values] = Kept(resolution, types)
+        if arch not in of_kernel:
+            of_kernel[arch] = itemgetter(*names), len(names), {}, {}
+        _, _, configs, answers = of_kernel[arch]
+        answers[values] = Kept(resolution, types)
         if not types:
-            named.configs[values] = resolution.config
+            configs[values] = resolution.config
 
 
 class Asked(NamedTuple):

@@ -132,7 +132,7 @@ def get_config(
             if len(shape) == dims:  # type: ignore[arg-type]
                 return configs[pick(shape)]  # type: ignore[arg-type]
         except (KeyError, TypeError, IndexError):
-            pass  # not asked before, or not put as a dict
+            pass  # not asked before, or put in another way
     return resolve(kernel, shape, arch, policy=policy, environment=environment).config
 
 

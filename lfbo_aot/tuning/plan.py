@@ -15,6 +15,7 @@ from lfbo_aot.registry.devices import INTERPRETER
 from lfbo_aot.registry.dims import Interval
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from collections.abc import Iterable
     from collections.abc import Mapping
     from collections.abc import Sequence
@@ -52,10 +53,11 @@ def make_plan(
     *,
     where: Mapping[str, Sequence[Value]] | None = None,
     again: bool = False,
+    only: Collection[tuple[str, Bucket]] | None = None,
 ) -> list[Item]:
     """Every bucket of these kernels that holds one of the values that `where` names for a dim.
 
-    On the interpreter the buckets are the kernels' `small` shapes. Raises UnknownNameError for a dim
+    `only` restricts them to buckets named by kernel id; None: all. On the interpreter the buckets are the kernels' `small` shapes. Raises UnknownNameError for a dim
     in `where` that none of the kernels has.
     """
     where = where or {}
@@ -67,6 +69,8 @@ def make_plan(
     items = []
     for spec in specs:
         for bucket in _buckets(spec, device):
+            if only is not None and (spec.kernel_id, bucket) not in only:
+                continue
             if all(_admits(bucket, name, values) for name, values in where.items()):
                 held = _entry(database, spec.kernel_id, device, bucket)
                 why = _why(held, spec, again=again)

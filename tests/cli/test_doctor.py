@@ -66,15 +66,20 @@ def test_a_device_without_entries_is_named_beside_those_that_have_some(
     assert status == 1
     assert found["advice"] == [
         "no entry for sm90/NVIDIA H100 PCIe; the databases hold: sm90/NVIDIA H200. "
-        "Run lfbo-aot tune here"
+        "Run lfbo-aot tune here; until then those of its arch answer, as same_arch"
     ]
+    gpu(DeviceId("sm100", "NVIDIA B200"))
+    assert report(capsys)[1]["advice"][0].endswith(". Run lfbo-aot tune here")
 
 
 def test_a_device_of_no_known_limits_is_named(
     capsys: pytest.CaptureFixture[str], gpu: Callable[[DeviceId], None]
 ) -> None:
-    gpu(DeviceId("sm90", "NVIDIA X"))
+    """Of an unknown product those of its arch are known."""
+    gpu(DeviceId("sm199", "NVIDIA X"))
     assert any("not a known device" in line for line in report(capsys)[1]["advice"])
+    gpu(DeviceId("sm90", "NVIDIA X"))
+    assert not any("not a known device" in line for line in report(capsys)[1]["advice"])
 
 
 def test_a_damaged_layer_comes_first(

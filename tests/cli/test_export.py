@@ -186,6 +186,11 @@ def test_the_users_database_is_the_default(tmp_path, capsys, write_database, mak
         (["export", "n=", "--out", "x", "--database", "{here}"], "isn't written dim=value"),
         (["export", "--out", "x", "--database", "{here}/kernels"], "holds no kernel"),
         (["export", "--out", "x", "--database", "{here}", "--arch", "a b"], "unknown arch"),
+        (["export", "--out", "x", "--database", "{here}", "--arch", "h200"], "'sm90/NVIDIA H200'"),
+        (
+            ["export", "--out", "x", "--database", "{here}", "--arch", "smm90"],
+            "Did you mean 'sm90'",
+        ),
         (["export", "--out", "x", "--database", "{here}", "--module", "o.txt"], "not a .py file"),
         (["import", "{here}/none.zip"], "no such file"),
         (["import"], "required: FILE"),

@@ -137,7 +137,7 @@ def test_wrong_commands(words, says, capsys):
 def test_help_lists_the_commands(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    for command in ("tune", "list", "get", "verify", "doctor"):
+    for command in ("tune", "list", "get", "explain", "coverage", "pin", "verify", "doctor"):
         assert f"    {command} " in out
     assert main(["get", "--help"]) == 0
     assert "0 an entry is served; 1 the default is; 2" in " ".join(capsys.readouterr().out.split())

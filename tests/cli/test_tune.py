@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lfbo_aot.cli.main import main
 from lfbo_aot.database.database import Database
 from lfbo_aot.database.verify import verify
-from lfbo_aot.tuning.devices import choose
 from lfbo_aot.tuning.devices import probe
 
 HERE = Path(__file__).parent
@@ -19,54 +17,7 @@ MODULE = str(HERE / "fake_tuning" / "declared.py")
 FOUR, EIGHT = "m=4|dtype=float32", "m=8|dtype=float32"
 
 
-@pytest.fixture(autouse=True)
-def _alone(isolated, tmp_path):
-    """No kernels but those of the test's module, which goes with it, and no state but here."""
-    isolated.setenv("LFBO_AOT_STATE", str(tmp_path / "state"))
-    isolated.setattr(sys, "path", [str(HERE), *sys.path])
-    isolated.setattr(os, "fsync", lambda _: None)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        if name == "declared" or name.startswith("fake_tuning"):
-            del sys.modules[name]
-    assert {number: signal.getsignal(number) for number in handlers} == handlers
-
-
-@pytest.fixture
-def device(monkeypatch):
-    """The one that the command starts; `options` are for it."""
-    from fake_tuning.device import FakeDevice
-
-    started = []
-
-    def start(identity, workers=None):
-        made = FakeDevice(**start.options)
-        assert made.id == identity
-        started.append((made, workers))
-        return made
-
-    start.options, start.started = {}, started
-    monkeypatch.setattr(choose, "start_device", start)
-    return start
-
-
-@pytest.fixture
-def tune(tmp_path, capsys):
-    """Runs the command; gives (exit status, stdout, stderr)."""
-
-    def run(*words, module=MODULE, into=tmp_path / "db", device="interpreter"):
-        command = ["tune", *words]
-        command += ["--module", module] if module else []
-        command += ["--into", str(into)] if into else []
-        command += ["--device", device] if device else []
-        status = main(command)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        return status, out, err
-
-    return run
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 def lines(text):
@@ -95,6 +46,21 @@ def test_everything_declared_is_tuned_and_then_held(device, tune, tmp_path):
         "nothing to do: all 2 buckets are held (--again tunes them anew)",
         f"0 tuned, 2 held before, 0 missing; database {tmp_path / 'db'}",
     ]
+    assert len(device.started) == 1
+
+
+def test_a_declaration_that_went_out_of_date_is_written_where_nothing_is_to_do(
+    device, tune, tmp_path
+):
+    tune("norm", "--trials", "5")
+    (declared,) = (tmp_path / "db" / "kernels").iterdir()
+    as_made = declared.read_bytes()
+    data = json.loads(as_made)
+    data["settings"]["fast_math"] = True
+    declared.write_text(json.dumps(data))
+    status, out, _ = tune("norm")
+    assert (status, lines(out)[1][:13]) == (0, "nothing to do")
+    assert declared.read_bytes() == as_made
     assert len(device.started) == 1
 
 
@@ -222,7 +188,7 @@ def test_into_a_file(device, tune, tmp_path):
     )
     status, _, err = tune("norm", into=tmp_path / "file" / "below")
     assert status == 1
-    assert err.startswith(f"lfbo-aot: error: can't go on: {tmp_path / 'file'}")
+    assert err.startswith(f"lfbo-aot: error: {tmp_path / 'file'}")
     assert len(lines(err)) == 1
     assert all(made.closed for made, _ in device.started)
 

@@ -19,6 +19,7 @@ from lfbo_aot.database.contents import read_files
 from lfbo_aot.database.contents import read_folder
 from lfbo_aot.database.database import Database
 from lfbo_aot.database.declaration import Declaration
+from lfbo_aot.database.declaration import Enumeration
 from lfbo_aot.database.entry import Entry
 from lfbo_aot.database.merge import merge
 from lfbo_aot.database.rules import choose
@@ -202,6 +203,21 @@ def test_of_equally_new_declarations_the_one_that_is_there_stays(tmp_path, entry
         assert read_folder(into).declarations == {KERNEL: mine}
 
 
+@pytest.mark.parametrize("rule", ["error", "best", "newest"])
+def test_how_a_declaration_is_known_to_hold_is_no_difference_and_comes_along(tmp_path, entry, rule):
+    known = dataclasses.replace(DECLARED, enumeration=Enumeration("sha256:" + 64 * "0", ()))
+    other = dataclasses.replace(DECLARED, enumeration=Enumeration("sha256:" + 64 * "1", ()))
+    into = database(tmp_path / "into", {ONE: entry()})
+    first = database(tmp_path / "first", {ONE: entry()}, known)
+    second = database(tmp_path / "second", {TWO: entry()}, other)
+    assert told(run(into, first, rule=rule)) == [("equal", ONE, "")]
+    assert Database(into).declaration(KERNEL) == known
+    assert told(run(into, second, rule=rule)) == [("added", TWO, "")]
+    assert Database(into).declaration(KERNEL) == known, "the one that is there stays"
+    assert told(run(tmp_path / "new", first, second, rule=rule))[0] == ("added", "declaration", "")
+    assert Database(tmp_path / "new").declaration(KERNEL) in (known, other)
+
+
 def test_a_place_that_cannot_be_written_is_named(tmp_path, entry):
     other = database(tmp_path / "other", {ONE: entry(1)})
     (tmp_path / "file").write_text("")
@@ -359,3 +375,13 @@ def test_databases_in_any_order_or_in_steps_give_the_same_bytes(databases, rule)
         again = combine(root / "a", sources, rule)
         assert {change.what for change in again.changes} <= {"kept", "equal"}
         assert folder_files(root / "a") == files[0]
+
+
+@pytest.mark.parametrize("rule", ["newest", "best"])
+def test_a_pin_is_not_lost_in_a_merge(tmp_path, entry, rule):
+    pinned = entry(1, pinned=True, measured="2025-01-01", latency_us=90.0)
+    mine = database(tmp_path / "mine", {ONE: pinned})
+    theirs = database(tmp_path / "theirs", {ONE: entry(2, measured="2026-01-01")})
+    for into, source in ((mine, theirs), (theirs, mine)):
+        run(into, source, rule=rule)
+        assert Database(into).shard(KERNEL, "sm90").entry(f"{H200.name}|{ONE}") == pinned

@@ -127,7 +127,7 @@ def test_tables_do_not_grow_without_end(served, monkeypatch):
     for m in range(40):
         get_config(KERNEL, {"m": m, "causal": True}, ARCH)
         get_config(KERNEL, (m, True), ARCH)
-        assert sum(len(n.kept) for of in memo.NAMED.values() for n in of.values()) <= 8
+        assert sum(len(n[3]) for of in memo.NAMED.values() for n in of.values()) <= 8
         assert len(memo.OTHER) <= 8
     assert get_config(KERNEL, {"m": 3, "causal": True}, ARCH)["num_warps"] == 1
 
