@@ -12,6 +12,7 @@ from pathlib import Path
 from setuptools import find_packages
 from setuptools import setup
 from setuptools.command.build import build
+from setuptools.command.sdist import sdist
 
 # A project's own entry points aren't active while it builds itself, and its root isn't importable.
 # It leaves sys.path again before setup() runs: a stale egg-info in it would be read as an
@@ -20,6 +21,7 @@ ROOT = str(Path(__file__).resolve().parent)
 sys.path.insert(0, ROOT)
 try:
     from lfbo_aot.buildstep.command import BuildTuned
+    from lfbo_aot.buildstep.command import with_equal_bytes
     from lfbo_aot.buildstep.command import with_tuned
 finally:
     sys.path.remove(ROOT)
@@ -33,5 +35,9 @@ setup(
     package_dir={"lfbo_aot.kernels": "kernels", "lfbo_aot.tuned": "tuned"},
     package_data={"lfbo_aot": ["py.typed"]},
     include_package_data=False,
-    cmdclass={"build": with_tuned(build), "build_tuned": BuildTuned},
+    cmdclass={
+        "build": with_tuned(build),
+        "build_tuned": BuildTuned,
+        "sdist": with_equal_bytes(sdist),
+    },
 )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
+from typing import Any
 from typing import ClassVar
 
 import setuptools
 from setuptools.errors import SetupError
 
+from lfbo_aot.buildstep import sdist
 from lfbo_aot.buildstep.settings import load
 from lfbo_aot.buildstep.settings import read_table
 from lfbo_aot.buildstep.step import Place
@@ -111,9 +113,10 @@ class BuildTuned(setuptools.Command):  # type: ignore[misc]
 
 
 def add_to(dist: Distribution) -> None:
-    """Make `build_tuned` a part of this project's `build`."""
+    """Make `build_tuned` a part of this project's `build`, and its source archives reproducible."""
     dist.cmdclass.setdefault(NAME, BuildTuned)
     dist.cmdclass["build"] = with_tuned(dist.get_command_class("build"))
+    dist.cmdclass["sdist"] = with_equal_bytes(dist.get_command_class("sdist"))
 
 
 def with_tuned(build: type[setuptools.Command]) -> type[setuptools.Command]:
@@ -126,6 +129,24 @@ def with_tuned(build: type[setuptools.Command]) -> type[setuptools.Command]:
 
     BuildWithTuned.__name__ = BuildWithTuned.__qualname__ = "build"
     return BuildWithTuned
+
+
+def with_equal_bytes(command: type[setuptools.Command]) -> type[setuptools.Command]:
+    """A subclass of the command class `sdist` that heeds SOURCE_DATE_EPOCH, as wheels do."""
+
+    class SdistOfEqualBytes(command):  # type: ignore[misc]
+        def make_archive(self, *args: Any, **kwargs: Any) -> str:
+            made = str(super().make_archive(*args, **kwargs))
+            epoch = os.environ.get(sdist.VARIABLE, "").strip()
+            if epoch and made.endswith(sdist.SUFFIX):
+                if not epoch.isdecimal():
+                    msg = f"{sdist.VARIABLE}={epoch!r} is not a whole number of seconds"
+                    raise SetupError(msg)
+                sdist.normalize(Path(made), int(epoch))
+            return made
+
+    SdistOfEqualBytes.__name__ = SdistOfEqualBytes.__qualname__ = "sdist"
+    return SdistOfEqualBytes
 
 
 def _root(dist: Distribution) -> Path:

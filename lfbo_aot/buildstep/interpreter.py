@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lfbo_aot.errors import SettingError
+from lfbo_aot.runtime.versions import base_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +30,14 @@ def there(name):
     except (ImportError, ValueError):
         return False
     return found is not None and found.origin is not None
+def version(name):
+    from importlib import metadata
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 missing = [name for name in sys.argv[1:] if not there(name)]
-print(json.dumps({"python": sys.version.split()[0], "missing": missing}))
+print(json.dumps({"missing": missing, "helion": version("helion")}))
 """
 
 
@@ -40,6 +47,8 @@ class Interpreter:
 
     program: str
     environment: Mapping[str, str]
+    helion: str | None = None
+    """The base version of the Helion installed there, where that is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +75,10 @@ def find_interpreter(named: str | None, environ: Mapping[str, str]) -> Search:
     if without != as_it_is:
         ways.append((without, f"without {', '.join(n for n in DROPPED if n in as_it_is)}"))
     for environment, how in ways:
-        reason = _ask(program, environment)
+        reason, helion = _ask(program, environment)
         tried.append(f"{program} {how}: {reason or 'has all that tuning needs'}")
         if not reason:
-            return Search(Interpreter(program, environment), tuple(tried))
+            return Search(Interpreter(program, environment, helion), tuple(tried))
     return Search(None, tuple(tried))
 
 
@@ -81,8 +90,8 @@ def _program(named: str) -> str:
     return os.path.abspath(path)  # noqa: PTH100 - a venv's python is a link that must stay one
 
 
-def _ask(program: str, environment: Mapping[str, str]) -> str:
-    """Why this interpreter can't tune; empty where it can."""
+def _ask(program: str, environment: Mapping[str, str]) -> tuple[str, str | None]:
+    """Why this interpreter can't tune, empty where it can; and the version of its Helion."""
     try:
         done = subprocess.run(
             [program, "-c", _SCRIPT, *NEEDED],
@@ -93,12 +102,15 @@ def _ask(program: str, environment: Mapping[str, str]) -> str:
             timeout=_PATIENCE_S,
             check=True,
         )
-        missing = json.loads(done.stdout.strip().rpartition("\n")[2])["missing"]
+        told = json.loads(done.stdout.strip().rpartition("\n")[2])
+        missing, helion = told["missing"], told["helion"]
     except subprocess.TimeoutExpired:
-        return f"no answer in {_PATIENCE_S:.0f} s"
+        return f"no answer in {_PATIENCE_S:.0f} s", None
     except subprocess.CalledProcessError as error:
         said = error.stderr.strip().splitlines() or ["nothing said"]
-        return f"exit {error.returncode}: {said[-1]}"
+        return f"exit {error.returncode}: {said[-1]}", None
     except (OSError, ValueError) as error:
-        return f"can't be asked: {error}"
-    return f"no {', '.join(missing)}" if missing else ""
+        return f"can't be asked: {error}", None
+    if missing:
+        return f"no {', '.join(missing)}", None
+    return "", None if helion is None else base_version(helion)

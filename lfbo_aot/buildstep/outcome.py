@@ -14,7 +14,9 @@ from lfbo_aot.buildstep.checked import every_line
 from lfbo_aot.buildstep.static import static_digests
 from lfbo_aot.database.database import KERNELS
 from lfbo_aot.database.shard import join_lines
-from lfbo_aot.registry.devices import INTERPRETER_ARCH
+from lfbo_aot.database.text import dump_page
+from lfbo_aot.database.text import load
+from lfbo_aot.registry.devices import INTERPRETER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +42,7 @@ class Outcome:
     editable: bool = False
     archs: tuple[str, ...] = ()
     enumerated: bool = False
-    """Whether every module of kernels was imported, so that all that is declared is known."""
+    """Whether all that is declared is known: every module of kernels was imported, or needn't be."""
     tuned_on: str | None = None
     rows: list[Row] = field(default_factory=list)
     left_out: list[tuple[str, str, str, str]] = field(default_factory=list)
@@ -85,7 +87,7 @@ def compose(
     """
     out = Outcome(settings.package, version, settings.tune)
     out.problems = list(checked.problems)
-    out.archs = settings.archs or tuple(a for a in checked.archs() if a != INTERPRETER_ARCH)
+    out.archs = settings.archs or tuple(a for a in checked.archs() if a != INTERPRETER.arch)
     answer = asked.answer
     if answer is not None:
         out.archs = answer.archs
@@ -138,7 +140,7 @@ class _Shipping:
         lines: dict[tuple[str, str], dict[str, bytes]] = {}
         buckets: dict[tuple[str, str], set[str]] = {}
         for arch, kernel_id, key, held in every_line(self._checked):
-            if arch == INTERPRETER_ARCH and arch not in self._out.archs:
+            if arch == INTERPRETER.arch and arch not in self._out.archs:
                 continue
             why = self._why_not(kernel_id, held.entry)
             if why:
@@ -153,12 +155,24 @@ class _Shipping:
         if self._answer is not None:
             for arch, kernel_id, key, line in self._answer.lines:
                 lines.setdefault((arch, kernel_id), {})[key] = line.encode()
-            declarations.update({k: v.declaration for k, v in self._answer.kernels.items()})
+            for kernel_id, kernel in self._answer.kernels.items():
+                declarations[kernel_id] = self._as_checked_in(kernel_id, kernel.declaration)
         for kernel_id, text in declarations.items():
             self._out.files[f"{KERNELS}/{kernel_id}.json"] = text.encode()
         for (arch, kernel_id), held_lines in lines.items():
             self._out.files[f"{arch}/{kernel_id}.jsonl"] = join_lines(held_lines)
         self._note_unfound()
+
+    def _as_checked_in(self, kernel_id: str, enumerated: str) -> str:
+        """The text of an enumerated declaration; the checked-in one where that declares the same.
+
+        How a declaration is known to hold depends on who enumerated it. What ships doesn't.
+        """
+        checked_in = self._checked.declarations.get(kernel_id)
+        if checked_in is None:
+            return enumerated
+        now = {name: value for name, value in load(enumerated).items() if name != "enumeration"}
+        return checked_in.dumps() if checked_in.bare().dumps() == dump_page(now) else enumerated
 
     def _why_not(self, kernel_id: str, entry: Entry) -> str:
         """Why a checked-in entry doesn't ship; empty where it does."""
@@ -177,7 +191,7 @@ class _Shipping:
         declared = self._checked.declarations[kernel_id].buckets
         for arch in self._out.archs:
             here = buckets.get((arch, kernel_id), set())
-            wanted = [] if arch == INTERPRETER_ARCH else list(declared)
+            wanted = [] if arch == INTERPRETER.arch else list(declared)
             for bucket in dict.fromkeys([*wanted, *sorted(here)]):
                 status, why = (KEPT, "") if bucket in here else (MISSING, "not enumerated")
                 self._out.rows.append(Row(arch, kernel_id, bucket, status, why))

@@ -24,15 +24,19 @@ if TYPE_CHECKING:
     from lfbo_aot.buildstep.interpreter import Interpreter
 
 
-def fingerprint(request: Request, interpreter: Interpreter, root: Path) -> str:
-    """A digest of all that the answer to `request` follows from: text of files, never their paths."""
+def fingerprint(request: Request, interpreter: Interpreter, root: Path, target: Path) -> str:
+    """A digest of all that the answer to `request` follows from: text of files, never their paths.
+
+    What lies in `target` doesn't count: a build writes its database there, and the next finds it.
+    """
     tops = sorted({name.partition(".")[0] for name in request.modules})
     source = Path(request.source)
     digest = hashlib.sha256()
     asked = [request.modules, request.archs, request.device, request.trials, request.tune]
-    digest.update(json.dumps([asked, interpreter.program]).encode())
+    digest.update(json.dumps([asked, interpreter.program, interpreter.helion]).encode())
     for top in tops:
-        _add(digest, root, [*(root / top).rglob("*.py"), *root.glob(f"{top}.py")])
+        files = [*(root / top).rglob("*.py"), *root.glob(f"{top}.py")]
+        _add(digest, root, [file for file in files if target not in file.parents])
     library = Path(str(lfbo_aot.__file__)).parent
     _add(digest, library, library.rglob("*.py"))
     _add(digest, source, [source / name for name in database_files(source)])

@@ -30,12 +30,14 @@ from lfbo_aot.buildstep.target import INIT_TEXT
 from lfbo_aot.buildstep.target import MANIFEST
 from lfbo_aot.buildstep.target import write_target
 from lfbo_aot.buildstep.turns import wait_for_turn
+from lfbo_aot.buildstep.unchanged import unchanged
 from lfbo_aot.errors import BuildError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lfbo_aot.buildstep.ask import Answer
+    from lfbo_aot.buildstep.checked import Checked
     from lfbo_aot.buildstep.interpreter import Interpreter
     from lfbo_aot.buildstep.outcome import Outcome
     from lfbo_aot.buildstep.settings import BuildSettings
@@ -92,7 +94,12 @@ def run_step(settings: BuildSettings, place: Place, environ: Mapping[str, str]) 
             search = find_interpreter(settings.python, environ)
             asked = Asked(search)
             if search.found is not None:
-                asked = Asked(search, *_ask(settings, place, search.found, folders, environ))
+                known = _known(settings, checked, search.found, root)
+                asked = (
+                    Asked(search, *_ask(settings, place, search.found, folders, environ))
+                    if known is None
+                    else Asked(search, known)
+                )
         outcome = compose(settings, place.version, checked, asked, root)
         outcome.editable = place.editable
     target = place.build_lib.joinpath(*settings.package.split("."), "tuned")
@@ -120,6 +127,19 @@ def _make_package(source: Path, init: Path, outcome: Outcome) -> None:
         outcome.notes.append(note)
 
 
+def _known(
+    settings: BuildSettings, checked: Checked, found: Interpreter, root: Path
+) -> Answer | None:
+    """What the tuning process would answer, where that needs no asking.
+
+    `require` always asks: it is what a release is checked by, and a kernel's module that can't be
+    imported any more, because of another package, is only found out by importing it.
+    """
+    if settings.tune == "require":
+        return None
+    return unchanged(settings.kernels, settings.archs, checked, found, root)
+
+
 def _ask(
     settings: BuildSettings,
     place: Place,
@@ -143,7 +163,8 @@ def _ask(
         tune=not place.editable,
     )
     answers = Path(request.built).parent / "answers"
-    digest = fingerprint(request, found, folders.root)
+    target = folders.root.joinpath(*settings.package.split("."), "tuned")
+    digest = fingerprint(request, found, folders.root, target)
     known = recall(answers, digest)
     if known is not None:
         return known, ""

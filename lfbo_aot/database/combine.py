@@ -134,8 +134,9 @@ def _plan_declaration(plan: _Plan, kernel_id: str) -> Declaration | None:
     if not claims:
         return None
     mine = plan.into.declarations.get(kernel_id)
-    chosen = _declaration_to_keep(plan, kernel_id, claims)
-    others = [c for c, found, _ in claims if found.dumps() != chosen.dumps()]
+    chosen = _with_enumeration(_declaration_to_keep(plan, kernel_id, claims), claims)
+    # How a build knows that a declaration holds differs by who wrote it: no reason for a conflict.
+    others = [c for c, found, _ in claims if found.bare().dumps() != chosen.bare().dumps()]
     source = next(c.name for c, found, _ in claims if found.dumps() == chosen.dumps())
 
     def note(what: str, reason: str = "") -> None:
@@ -146,7 +147,7 @@ def _plan_declaration(plan: _Plan, kernel_id: str) -> Declaration | None:
         note(CONFLICT, f"declared otherwise in {names}: {_how_declarations_differ(claims)}")
     elif mine is None:
         note(ADDED)
-    elif mine.dumps() != chosen.dumps():
+    elif mine.bare().dumps() != chosen.bare().dumps():
         note(REPLACED, f"its entries are newer; {_how_declarations_differ(claims)}")
     elif others:
         note(KEPT, _how_declarations_differ(claims))
@@ -172,8 +173,18 @@ def _declaration_to_keep(
     return chosen
 
 
+def _with_enumeration(
+    chosen: Declaration, claims: Sequence[tuple[Contents, Declaration, str]]
+) -> Declaration:
+    """The same, with how to know that it holds, where any database that declares the same says so."""
+    if chosen.enumeration is not None:
+        return chosen
+    same = [found for _, found, _ in claims if found.bare().dumps() == chosen.dumps()]
+    return max(same, key=lambda found: (found.enumeration is not None, found.dumps()))
+
+
 def _how_declarations_differ(claims: Sequence[tuple[Contents, Declaration, str]]) -> str:
-    pages = [found.to_json() for _, found, _ in claims]
+    pages = [found.bare().to_json() for _, found, _ in claims]
     names = [name for name in pages[0] if any(page[name] != pages[0][name] for page in pages)]
     if "dims" not in names and any(list(p["dims"]) != list(pages[0]["dims"]) for p in pages):
         names.append("dims")  # the same ones in another order

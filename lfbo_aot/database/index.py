@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import TYPE_CHECKING
 from typing import NamedTuple
@@ -22,7 +23,12 @@ PINNED = b'"pinned": true'
 """In the text of an entry that is."""
 # A line as `encode_line` writes it, up to where its entry repeats the key. Any other line is left to
 # `parse_line`, which also says what is wrong with it.
-_USUAL = re.compile(rb'\["([^"\\\n|]+\|[^"\\\n]+)", "[0-9a-f]{8}", \{"schema": [0-9]+, "key": "')
+_USUAL = re.compile(
+    rb'\["([^"\\|\x00-\x1f\x80-\xff]+\|[^"\\\x00-\x1f\x80-\xff]+)", '
+    rb'"[0-9a-f]{8}", \{"schema": [0-9]+, "key": "'
+)
+_GAP = len('", "5f3a9c01", ')
+"""From the end of a key to its entry."""
 _CHECKSUM = slice(-11, -3)
 """Where the checksum stands before an entry: `"5f3a9c01", {`."""
 # Stands in each line once; more often where a newline between two lines was lost.
@@ -54,18 +60,25 @@ def index_lines(content: bytes, damaged: Damaged) -> Index:
     places: dict[str, Place] = {}
     twice: dict[str, Place] = {}
     spans = _spans(content)
-    as_written = content.count(_ENTRY) == len(spans)
+    usual = _USUAL.match if content.count(_ENTRY) == len(spans) else _never
     for number, (start, end) in enumerate(spans, start=1):
-        found = _usual(content, start, end) if as_written else None
-        if found is None:
+        head = usual(content, start, end)
+        if (
+            head is not None
+            and content[end - 2 : end] == b"}]"
+            and content.startswith(head[1] + b'", ', head.end())
+        ):
+            key = head[1].decode()
+            entry = head.end(1) + _GAP
+        else:
             raw = content[start:end]
             try:
                 line = parse_line(raw, number)
             except ValueError as error:
                 damaged(number, str(error), raw)
                 continue
-            found = line.key, end - 1 - len(line.text)
-        key, entry = found
+            key = line.key
+            entry = end - 1 - len(line.text)
         if key in places:
             first = twice[key] = places[key]
             reason = f"duplicate key {key!r}: it stands on line {first[0]} too"
@@ -75,6 +88,10 @@ def index_lines(content: bytes, damaged: Damaged) -> Index:
     for key in twice:
         del places[key]
     return Index(content, places)
+
+
+def _never(_content: bytes, _start: int, _end: int) -> None:
+    return None
 
 
 def _spans(content: bytes) -> list[tuple[int, int]]:
@@ -91,59 +108,59 @@ def _spans(content: bytes) -> list[tuple[int, int]]:
     return spans
 
 
-def _usual(content: bytes, start: int, end: int) -> tuple[str, int] | None:
-    """The key of a line and where its entry starts; None where it isn't written in the usual way."""
-    head = _USUAL.match(content, start, end)
-    if head is None or content[end - 2 : end] != b"}]":
-        return None
-    key = head[1]
-    if not (key.isascii() and content.startswith(key + b'", ', head.end())):
-        return None
-    return key.decode(), content.index(b"{", head.end(1))
-
-
 def split_lines(content: bytes) -> list[bytes]:
     """The lines of a shard without their newlines; a last line may lack its own."""
     lines = content.split(b"\n")
     return lines[:-1] if lines[-1] == b"" else lines
 
 
-def keys_that_may_hold(
-    keys: Iterable[str], device_name: str, shape: Mapping[str, Value]
-) -> list[str]:
-    """Those of `keys` that are the device's, and whose boxes may hold `shape` by their text.
+class Keys:
+    """The keys of one device, by their pieces: which boxes may hold a shape, without parsing any.
 
-    A key that isn't written as this version would may be among them: parsing shows it.
+    A key that isn't written as this version would may be among the answers: parsing shows it.
     """
-    holds = {f"{name}={_text(value)}": True for name, value in shape.items()}
-    pieces = len(shape) + 1
-    found = []
-    for key in keys:
-        parts = key.split("|")
-        if parts[0] != device_name or len(parts) != pieces:
-            continue
-        for part in parts[1:]:
-            held = holds.get(part)
-            if held is None:
-                held = holds[part] = _holds(part, shape)
-            if not held:
-                break
-        else:
-            found.append(key)
-    return found
 
+    def __init__(self, keys: Iterable[str], device_name: str) -> None:
+        self.keys: list[str] = []
+        self._pieces: list[int] = []
+        self._with: dict[str, list[int]] = {}
+        """By piece, the places of the keys that have it."""
+        known = self._with
+        for key in keys:
+            name, *pieces = key.split("|")
+            if name != device_name:
+                continue
+            place = len(self.keys)
+            self.keys.append(key)
+            self._pieces.append(len(pieces))
+            for piece in pieces:
+                if piece in known:
+                    known[piece].append(place)
+                else:
+                    known[piece] = [place]
+        self._intervals = self._read_intervals()
 
-def _holds(part: str, shape: Mapping[str, Value]) -> bool:
-    """Whether an interval's text holds its dim of `shape`."""
-    name, _, written = part.partition("=")
-    lo, dots, hi = written.partition("..")
-    value = shape.get(name)
-    if not dots or type(value) is not int:
-        return False
-    try:
-        return int(lo) <= value <= int(hi)
-    except ValueError:
-        return False
+    def that_may_hold(self, shape: Mapping[str, Value]) -> list[str]:
+        """Those whose boxes may hold `shape` by their text, in the file's order."""
+        found: set[int] | None = None
+        for name, value in shape.items():
+            places = set(self._with.get(f"{name}={_text(value)}", ()))
+            if type(value) is int:
+                for lo, hi, piece in self._intervals.get(name, ()):
+                    if lo <= value <= hi:
+                        places.update(self._with[piece])
+            found = places if found is None else found & places
+        return [self.keys[at] for at in sorted(found or ()) if self._pieces[at] == len(shape)]
+
+    def _read_intervals(self) -> dict[str, list[tuple[int, int, str]]]:
+        found: dict[str, list[tuple[int, int, str]]] = {}
+        for piece in self._with:
+            name, _, written = piece.partition("=")
+            lo, dots, hi = written.partition("..")
+            if dots:
+                with contextlib.suppress(ValueError):
+                    found.setdefault(name, []).append((int(lo), int(hi), piece))
+        return found
 
 
 def _text(value: Value) -> str:

@@ -6,8 +6,8 @@ import stat
 from typing import TYPE_CHECKING
 
 from lfbo_aot.database.index import PINNED
+from lfbo_aot.database.index import Keys
 from lfbo_aot.database.index import index_lines
-from lfbo_aot.database.index import keys_that_may_hold
 from lfbo_aot.database.index import split_lines
 from lfbo_aot.database.line import encode_line
 from lfbo_aot.database.line import split_key
@@ -45,6 +45,7 @@ class Shard:
         self._problems: list[Problem] = []
         self._suspects: list[tuple[Suspect, Problem]] = []
         self._names: tuple[str, ...] | None = None
+        self._keys: dict[str, Keys] = {}
         self._boxes: dict[str, tuple[Box, ...]] = {}
         self._buckets: dict[str, Bucket | None] = {}
         self._entries: dict[str, Entry] = {}
@@ -99,9 +100,7 @@ class Shard:
         """The buckets held for a device, each with its key, smallest first."""
         boxes = self._boxes.get(device_name)
         if boxes is None:
-            prefix = device_name + "|"
-            keys = [key for key in self.index.places if key.startswith(prefix)]
-            boxes = self._boxes[device_name] = self._parsed(keys)
+            boxes = self._boxes[device_name] = self._parsed(self._of(device_name).keys)
         return boxes
 
     def find(self, device_name: str, shape: Mapping[str, Value]) -> str | None:
@@ -114,25 +113,33 @@ class Shard:
         Raises DatabaseError, naming the line, in place of a box than which a damaged line may have
         held a smaller one, and at the end where it may have held any.
         """
+        for bucket, key in self.holding(device_name, shape):
+            self.check_smaller(device_name, shape, bucket)
+            yield key
+        self.check_smaller(device_name, shape, None)
+
+    def holding(self, device_name: str, shape: Mapping[str, Value]) -> tuple[Box, ...]:
+        """The boxes that hold `shape`, smallest first, whatever damaged lines may have held."""
         # Not all keys are parsed for it: most are seen not to hold the shape by their text.
-        keys = keys_that_may_hold(self.index.places, device_name, shape)
-        for bucket, key in self._parsed(keys):
-            if bucket.contains(shape):
-                self._check_smaller(device_name, shape, bucket)
-                yield key
-        self._check_smaller(device_name, shape, None)
+        keys = self._of(device_name).that_may_hold(shape)
+        return tuple(box for box in self._parsed(keys) if box[0].contains(shape))
 
-    def pinned(self, device_name: str, shape: Mapping[str, Value]) -> Iterator[str]:
-        """The keys of the boxes that hold `shape` and whose lines say that they are pinned."""
-        for key in keys_that_may_hold(self.index.places, device_name, shape):
-            if PINNED in self.index.line(key).text:
-                for bucket, _ in self._parsed([key]):
-                    if bucket.contains(shape):
-                        yield key
+    def _of(self, device_name: str) -> Keys:
+        if device_name not in self._keys:
+            self._keys[device_name] = Keys(self.index.places, device_name)
+        return self._keys[device_name]
 
-    def _check_smaller(
+    def is_pinned(self, key: str) -> bool:
+        """Whether the line of `key` says that it is pinned; KeyError where there is none."""
+        return PINNED in self.index.line(key).text
+
+    def check_smaller(
         self, device_name: str, shape: Mapping[str, Value], than: Bucket | None
     ) -> None:
+        """DatabaseError, naming the line, where a damaged one may have held `shape` in a smaller box.
+
+        Smaller than `than`, or of any size where that is None.
+        """
         for (name, bucket), problem in self._suspects:
             if name not in (None, device_name):
                 continue

@@ -172,10 +172,9 @@ def check_arch(target: Target, held: Iterable[str] = ()) -> Target:
     devices: a target that nothing runs on would be a miss for ever.
     """
     arch = target.arch
-    archs = {*(device.arch for device in KNOWN), CPU.arch, *held}
-    if not _USUAL.fullmatch(arch) and arch not in archs:
-        raise _unknown_arch(str(target), held)
-    return target
+    if _USUAL.fullmatch(arch) or arch in {*(device.arch for device in KNOWN), CPU.arch, *held}:
+        return target
+    raise _unknown_arch(str(target), held)
 
 
 def _unknown_arch(text: str, held: Iterable[str] = ()) -> UnknownNameError:

@@ -168,17 +168,17 @@ def _of_device(
 
     Then those pinned.
     """
-    seen: set[str] = set()
-    for key in shard.matching(device.name, request.shape):
-        seen.add(key)
+    final = False
+    for bucket, key in shard.holding(device.name, request.shape):
+        if not final:
+            shard.check_smaller(device.name, request.shape, bucket)
+        elif not shard.is_pinned(key):
+            continue
         one = weigh(layer, key, shard.entry(key), request, measured_on=device, policy=policy)
         yield one
-        if one.is_final:
-            break
-    for key in shard.pinned(device.name, request.shape):
-        if key not in seen:
-            entry = shard.entry(key)
-            yield weigh(layer, key, entry, request, measured_on=device, policy=policy)
+        final = final or one.is_final
+    if not final:
+        shard.check_smaller(device.name, request.shape, None)
 
 
 def _others(shard: Shard, arch: str, device: DeviceId | None) -> list[DeviceId]:

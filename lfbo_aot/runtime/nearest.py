@@ -35,7 +35,7 @@ def miss_reason(store: Store, request: Request) -> str:
     device = request.target.device
     if device is not None and device not in KNOWN:
         parts.append(f"{device} isn't among the known devices")
-    if request.buckets is not None and request.shape and not _declared(request):
+    if request.declared is not None and request.shape and not _declared(request):
         parts.append("the shape is outside every declared bucket, so widen the kernel's dims first")
     parts.append(f"tune it: {tune_command(request)}")
     return "; ".join(parts)
@@ -66,7 +66,8 @@ def nearest_key(store: Store, request: Request) -> str | None:
 
 
 def _declared(request: Request) -> bool:
-    return any(Bucket.parse(key).contains(request.shape) for key in request.buckets or ())
+    keys = map(str, request.declared or ())
+    return any(Bucket.parse(key).contains(request.shape) for key in keys)
 
 
 def _held(database: Database, kernel_id: str) -> Iterator[tuple[str, str, Bucket, str]]:

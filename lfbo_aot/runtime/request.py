@@ -19,6 +19,7 @@ from lfbo_aot.registry import catalog
 from lfbo_aot.registry.devices import Target
 from lfbo_aot.registry.devices import check_arch
 from lfbo_aot.registry.devices import parse_target
+from lfbo_aot.registry.dims import Range
 from lfbo_aot.registry.dims import check_dtype
 from lfbo_aot.registry.dims import check_text
 from lfbo_aot.registry.dims import normalize_value
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from lfbo_aot.registry.dims import Dim
     from lfbo_aot.registry.dims import Value
 
+_INT: frozenset[type] = frozenset((int,))
 _MOST_BITS = 4096  # what Python writes as text, it does up to some thousand digits
 
 Dims = Mapping[str, frozenset[type]]
@@ -50,8 +52,8 @@ class Request:
     environment: Environment
     layout: Layout | None = None
     """Of the live tensors; None where there are none."""
-    buckets: tuple[str, ...] | None = None
-    """The keys of the buckets declared; None where no declaration is known."""
+    declared: Sequence[object] | None = None
+    """The buckets declared, or their keys; None where no declaration is known."""
     damage: tuple[DatabaseError, ...] = field(default=())
     """What was found broken while the declaration was read."""
 
@@ -102,7 +104,7 @@ def make_request(
         target=_target(store, arch, args),
         environment=given,
         layout=describe_layout(args) if args else None,
-        buckets=tuple(bucket.key for bucket in spec.buckets),
+        declared=spec.buckets,
     )
 
 
@@ -116,8 +118,7 @@ def _by_name(
     declared: Any = declaration or specs.get(kernel_id)
     if declared is not None:
         dims = _declared_dims(declared.dims)
-        keys = tuple(str(bucket) for bucket in declared.buckets)
-        request = replace(request, buckets=keys)
+        request = replace(request, declared=declared.buckets)
     else:
         dims = _dims_of_keys(store, kernel_id, request.target.arch)
     request = replace(request, damage=damage)
@@ -175,7 +176,8 @@ def _value(kernel_id: str, name: str, given: object, types: frozenset[type]) -> 
 
 
 def _declared_dims(dims: Mapping[str, Dim]) -> Dims:
-    return {name: _types(dim.parts()) for name, dim in dims.items()}
+    # The parts of a range needn't be made to know what lies in them.
+    return {n: _INT if type(d) is Range else _types(d.parts()) for n, d in dims.items()}
 
 
 def _types(parts: Sequence[object]) -> frozenset[type]:

@@ -141,7 +141,7 @@ def tune(
             check_shards(into, device.id, todo)
             if todo:
                 locks.enter_context(beat)
-            _declare(into, todo)
+            declare(into, plan)
             run.all(todo)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
@@ -262,8 +262,11 @@ def _share(limits: Limits, options: Options, buckets_left: int) -> float | None:
     return min(given) * (1.0 - FINAL_SHARE) if given else None
 
 
-def _declare(into: Path, items: Sequence[Item]) -> None:
-    """Write the declarations first: an entry without one is an error, the reverse is not."""
+def declare(into: Path, items: Sequence[Item]) -> None:
+    """Write the declarations of a plan's kernels; before entries, which without one are an error.
+
+    Also of what is held: a module may have changed in a way that leaves its entries as they are.
+    """
     specs = {item.spec.kernel_id: item.spec for item in items if not _why_never(item.spec)}
     if specs:
         merge(into, {}, [Declaration.of(specs[kernel_id]) for kernel_id in sorted(specs)])

@@ -30,6 +30,15 @@ def test_the_environment_as_it_is_comes_first(needed):
     assert found.environment["PYTHONPATH"] == str(needed)
 
 
+def test_the_version_of_its_helion_is_told(needed):
+    (needed / "helion-7.8.9+x.dist-info").mkdir()
+    metadata = needed / "helion-7.8.9+x.dist-info" / "METADATA"
+    metadata.write_text("Metadata-Version: 2.1\nName: helion\nVersion: 7.8.9+x\n")
+    found = find_interpreter(None, environment(PYTHONPATH=str(needed))).found
+    assert found is not None
+    assert found.helion == "7.8.9"
+
+
 def test_what_isolation_sets_is_dropped_where_it_hides_the_packages(monkeypatch, tmp_path):
     # As pip does: a sitecustomize on PYTHONPATH hides the environment's own packages.
     hidden = "pytest"

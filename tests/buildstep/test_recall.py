@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from lfbo_aot.buildstep import recall as recall_module
 from lfbo_aot.buildstep.ask import Answer
 from lfbo_aot.buildstep.ask import Kernel
 from lfbo_aot.buildstep.ask import Request
@@ -11,11 +12,14 @@ from lfbo_aot.buildstep.ask import Row
 from lfbo_aot.buildstep.ask import read_request
 from lfbo_aot.buildstep.ask import write_request
 from lfbo_aot.buildstep.interpreter import Interpreter
-from lfbo_aot.buildstep.recall import fingerprint
 from lfbo_aot.buildstep.recall import recall
 from lfbo_aot.buildstep.recall import remember
 
 INTERPRETER = Interpreter("/bin/python", {})
+
+
+def fingerprint(request, interpreter, root):
+    return recall_module.fingerprint(request, interpreter, root, root / "pkg" / "tuned")
 
 
 @pytest.fixture
@@ -76,8 +80,16 @@ def test_another_wish_or_interpreter_is_another_input(tmp_path, request_):
         fingerprint(request_, INTERPRETER, tmp_path),
         fingerprint(other, INTERPRETER, tmp_path),
         fingerprint(request_, Interpreter("/other/python", {}), tmp_path),
+        fingerprint(request_, Interpreter("/bin/python", {}, "1.6.0"), tmp_path),
     }
-    assert len(known) == 3
+    assert len(known) == 4
+
+
+def test_what_an_earlier_build_wrote_is_no_input(tmp_path, request_):
+    before = fingerprint(request_, INTERPRETER, tmp_path)
+    (tmp_path / "pkg" / "tuned").mkdir()
+    (tmp_path / "pkg" / "tuned" / "__init__.py").write_text("")
+    assert fingerprint(request_, INTERPRETER, tmp_path) == before
 
 
 def test_places_do_not_count(tmp_path, request_):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -207,6 +210,22 @@ def test_an_sdist_holds_the_database_and_builds_the_same_wheel(bare, project):
     assert {n: first[n] for n in first if "tuned" in n} == {
         n: second[n] for n in second if "tuned" in n
     }
+
+
+@pytest.mark.parametrize("backend", ["setuptools.build_meta", "lfbo_aot.build_meta"])
+def test_two_sdists_have_equal_bytes_under_source_date_epoch(bare, project, backend):
+    made = []
+    call = f"import {backend} as b; print(b.build_sdist('out'))"
+    for number in range(2):
+        copy = Path(shutil.copytree(project, bare.folder / f"copy-{number}"))
+        for path in copy.rglob("*.py"):
+            os.utime(path, (1.5e9 + number, 1.5e9 + number))
+        said = bare.run([bare.python, "-c", call], cwd=copy, SOURCE_DATE_EPOCH="1700000000").stdout
+        made.append((copy / "out" / said.splitlines()[-1]).read_bytes())
+    assert made[0] == made[1]
+    done = bare.run([bare.python, "-c", call], cwd=project, SOURCE_DATE_EPOCH="x", check=False)
+    assert done.returncode != 0
+    assert "SOURCE_DATE_EPOCH='x' is not a whole number of seconds" in done.stdout
 
 
 def test_a_database_inside_the_package_is_served_and_shipped_from_there(bare, fill):
