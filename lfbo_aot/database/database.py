@@ -23,8 +23,7 @@ class Database:
         self.path = Path(path)
         self._archs: tuple[str, ...] | None = None
         self._kernels: tuple[str, ...] | None = None
-        self._held: dict[str, set[str]] = {}
-        """By arch, the kernels that have a shard."""
+        self._listed: dict[str, frozenset[str]] = {}
         self._declarations: dict[str, Declaration | DatabaseError | None] = {}
         self._shards: dict[tuple[str, str], Shard | None] = {}
         self._unreadable: dict[Path, DatabaseError] = {}
@@ -35,23 +34,31 @@ class Database:
     def archs(self) -> tuple[str, ...]:
         """The archs that have a folder, sorted."""
         if self._archs is None:
-            found = [name for name in self._children(self.path) if _may_be_arch(name)]
+            found = sorted(name for name in self._files("") if _may_be_arch(name))
             self._archs = tuple(name for name in found if self._is_folder(self.path / name))
         return self._archs
 
     def kernels(self) -> tuple[str, ...]:
         """The ids of the kernels that have a declaration or a shard, sorted."""
         if self._kernels is None:
-            archs = self.archs()
-            closed = self.path in self._unreadable  # said once, not of each folder in it
-            found = set() if closed else self._ids_in(KERNELS, ".json")
-            self._held = {arch: self._ids_in(arch, ".jsonl") for arch in archs}
-            self._kernels = tuple(sorted(found.union(*self._held.values())))
+            found = _ids(self._declared_files(), ".json")
+            for arch in self.archs():
+                found |= _ids(self._files(arch), ".jsonl")
+            self._kernels = tuple(sorted(found))
         return self._kernels
+
+    def has(self, kernel_id: str) -> bool:
+        """Whether a kernel of this id has a declaration or a shard."""
+        if f"{kernel_id}.json" in self._declared_files():
+            return True
+        return any(f"{kernel_id}.jsonl" in self._files(arch) for arch in self.archs())
 
     def unreadable(self, arch: str | None = None) -> tuple[DatabaseError, ...]:
         """What of the database is there and can't be listed: for look-ups on `arch`, or all of it."""
-        self.kernels()
+        self._declared_files()
+        for name in self.archs():
+            if arch in (None, name):
+                self._files(name)
         mine = None if arch is None else (self.path, self.path / arch)
         return tuple(e for path, e in self._unreadable.items() if mine is None or path in mine)
 
@@ -68,24 +75,30 @@ class Database:
         """The entries of a kernel on an arch; None where there is no such file."""
         key = kernel_id, arch
         if key not in self._shards:
-            self.kernels()
             # What is there and is no file, such as a broken link, says so when it is read.
-            held = kernel_id in self._held.get(arch, ())
+            held = arch in self.archs() and f"{kernel_id}.jsonl" in self._files(arch)
             self._shards[key] = Shard(shard_path(self.path, kernel_id, arch)) if held else None
         return self._shards[key]
 
-    def _ids_in(self, folder: str, suffix: str) -> set[str]:
-        names = self._children(self.path / folder)
-        return {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
+    def _declared_files(self) -> frozenset[str]:
+        self.archs()
+        # Where the whole folder is closed that is said once, and not of each folder in it.
+        return frozenset() if self.path in self._unreadable else self._files(KERNELS)
 
-    def _children(self, folder: Path) -> list[str]:
-        try:
-            return sorted(os.listdir(folder))  # noqa: PTH208 - a path for each costs more than all else
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            self._note(folder, error)
-            return []
+    def _files(self, folder: str) -> frozenset[str]:
+        """The names in a folder of the database; none where it isn't there or can't be listed."""
+        found = self._listed.get(folder)
+        if found is None:
+            path = self.path / folder
+            try:
+                found = frozenset(os.listdir(path))  # noqa: PTH208 - no path for each: they are many
+            except (FileNotFoundError, NotADirectoryError):
+                found = frozenset()
+            except OSError as error:
+                self._note(path, error)
+                found = frozenset()
+            self._listed[folder] = found
+        return found
 
     def _is_folder(self, path: Path) -> bool:
         try:
@@ -102,10 +115,10 @@ class Database:
 
     def _read_declaration(self, kernel_id: str) -> Declaration | DatabaseError | None:
         path = declaration_path(self.path, kernel_id)
-        known = kernel_id in self.kernels()
+        known = path.name in self._declared_files()
         if path.parent in self._unreadable:
             return self._unreadable[path.parent]
-        if not known or not _may_exist(path):
+        if not known:
             return None
         try:
             found = Declaration.read(path)
@@ -139,15 +152,8 @@ def is_arch_folder(path: Path) -> bool:
     return _may_be_arch(path.name) and os.path.isdir(path)  # noqa: PTH112 - is_dir() may raise
 
 
-def _may_exist(path: Path) -> bool:
-    """Whether anything has this name, be it a broken link, or a file that can't be looked at."""
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
-    return True
+def _ids(names: frozenset[str], suffix: str) -> set[str]:
+    return {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
 
 
 def _may_be_arch(name: str) -> bool:

@@ -110,7 +110,7 @@ class Store:
         """
         elsewhere = set(more)
         # A full id needs no more layers than hold it.
-        if name in elsewhere or any(name in layer.database.kernels() for layer in self.layers):
+        if name in elsewhere or any(layer.database.has(name) for layer in self.layers):
             return name
         ids = {*self.kernels(), *elsewhere}
         found = [kernel_id for kernel_id in ids if kernel_id.rpartition(".")[2] == name]
