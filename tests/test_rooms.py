@@ -13,7 +13,7 @@ ROOT = Path(lfbo_aot.__file__).parent
 KNOWS = {
     "registry": set(),
     "database": {"registry"},
-    "runtime": {"database", "registry"},
+    "runtime": {"database", "registry", "adapters"},
     "search": set(),
     "adapters": {"search"},
     "tuning": {"search", "database", "registry", "adapters"},

@@ -17,6 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
 
+from lfbo_aot.adapters.fragments import bounds
+from lfbo_aot.adapters.fragments import choices
+from lfbo_aot.adapters.fragments import frozen as _frozen
+from lfbo_aot.adapters.fragments import slot_names
+from lfbo_aot.adapters.launching import Launch
+from lfbo_aot.adapters.launching import launches
 from lfbo_aot.search.space import Choice
 from lfbo_aot.search.space import Condition
 from lfbo_aot.search.space import Integer
@@ -32,6 +38,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Sequence
 
+__all__ = [
+    "Config",
+    "GeneratedCode",
+    "InvalidConfigError",
+    "Launch",
+    "SpaceCodec",
+    "bind",
+    "default_config",
+    "generate",
+    "launches",
+    "load",
+    "precompiler",
+    "run",
+    "seed_everything",
+    "versions",
+]
+
 Config = dict[str, Any]
 _MOST_PARENT_VALUES = 16
 _EVIDENCE = 3  # sightings of each value of a parent that a condition rests on
@@ -46,7 +69,8 @@ def bind(kernel: Any, args: Sequence[Any]) -> Any:
 
     Kernels declared with lfbo-aot look a config up when they are bound; the tuner must not.
     """
-    return type(kernel).bind(kernel, tuple(args))
+    unserved = getattr(kernel, "unserved_bind", None)
+    return type(kernel).bind(kernel, tuple(args)) if unserved is None else unserved(tuple(args))
 
 
 def default_config(bound: Any) -> Config:
@@ -85,7 +109,7 @@ class SpaceCodec:
     def _tunables(self, fixed: Mapping[str, Any]) -> tuple[Tunable, ...]:
         """Those that are searched; fills `_slots` with their places, `_pinned` with fixed values."""
         tunables: list[Tunable] = []
-        for slot, name in enumerate(self._slot_names()):
+        for slot, name in enumerate(slot_names(self._spec)):
             key = name.partition("[")[0]
             if key in fixed:
                 self._pinned[slot] = fixed[key]
@@ -132,12 +156,6 @@ class SpaceCodec:
             with contextlib.suppress(InvalidConfigError):
                 points.append(self.point(config))
         return tuple(dict.fromkeys(points))
-
-    def _slot_names(self) -> list[str]:
-        names: list[str] = []
-        for key, count, is_sequence in self._spec.flat_key_layout():
-            names += [f"{key}[{i}]" for i in range(count)] if is_sequence else [key] * count
-        return names
 
     def _point(self, flat: Sequence[Any]) -> Point:
         return tuple(_frozen(flat[slot]) for slot in self._slots)
@@ -218,10 +236,6 @@ class _Watched:
         return None
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(v) for v in value) if isinstance(value, list | tuple) else value
-
-
 def _thawed(value: Any) -> Any:
     return [_thawed(v) for v in value] if isinstance(value, list | tuple) else value
 
@@ -248,22 +262,18 @@ def _scalar(
 
     if isinstance(fragment, f.PowerOfTwoFragment):
         role = {f.Category.BLOCK_SIZE: "block", f.Category.NUM_WARPS: "warps"}
-        if fragment.low == fragment.high:
+        low, high = bounds(fragment, default)
+        if low == high:
             return None
-        return PowerOfTwo(
-            name, fragment.low, fragment.high, fragment.default(), role.get(fragment.category(), "")
-        )
+        return PowerOfTwo(name, low, high, fragment.default(), role.get(fragment.category(), ""))
     if isinstance(fragment, f.BaseIntegerFragment):
-        if fragment.low == fragment.high:
-            return None
-        return Integer(name, fragment.low, fragment.high, fragment.default())
+        low, high = bounds(fragment, default)
+        return Integer(name, low, high, fragment.default()) if low < high else None
     if isinstance(fragment, f.BooleanFragment):
         return Choice(name, (False, True), fragment.default())
     if isinstance(fragment, f.EnumFragment):
-        found = fragment.choices if fragment.search_choices is None else fragment.search_choices
-        # What an inactive one is reset to, and what the default config has, must be choices too.
-        kept = dict.fromkeys(_frozen(c) for c in [*found, fragment.default(), default])
-        return Choice(name, tuple(kept), _frozen(fragment.default())) if len(kept) > 1 else None
+        kept = choices(fragment, default)
+        return Choice(name, kept, _frozen(fragment.default())) if len(kept) > 1 else None
     if isinstance(fragment, f.PermutationFragment):
         return Permutation(name, fragment.length) if fragment.length > 1 else None
     msg = f"tunable {name}: no counterpart for Helion's {type(fragment).__name__}"
@@ -301,27 +311,6 @@ def load(code: GeneratedCode) -> Callable[..., Any]:
     module = PyCodeCache.load_by_key_path(code.digest, code.path)
     function: Callable[..., Any] = getattr(module, code.function)
     return function
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """One kernel launch that a host function would have made."""
-
-    kernel: Any
-    grid: tuple[int, ...]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-
-def launches(function: Callable[..., Any], args: Sequence[Any]) -> list[Launch]:
-    """The launches that `function(*args)` makes, none of them carried out."""
-    seen: list[Launch] = []
-
-    def record(kernel: Any, grid: tuple[int, ...], *args: Any, **kwargs: Any) -> None:
-        seen.append(Launch(kernel, grid, args, kwargs))
-
-    function(*args, _launcher=record)
-    return seen
 
 
 def precompiler(launch: Launch, bound: Any, config: Mapping[str, Any]) -> Callable[[], bool]:

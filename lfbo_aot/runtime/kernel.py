@@ -66,6 +66,20 @@ def kernel(
     only be served. `buckets` lists boxes in place of the product of the dims' parts. `package`
     stands before the name in the kernel's id. The other keywords are Helion's settings.
 
+    The kernel is called as any of Helion's. A stored config is compiled and loaded before it is
+    set, at the first call of a specialisation; where that fails its alternates are tried, and then
+    Helion's default is served. `kernel.prepare(*args)` gives a function for one call signature that
+    skips dispatch. Call a kernel once before it is captured in a CUDA graph: under capture the
+    first call compiles and loads as well, and operations of its host code are recorded twice.
+
+    Inside torch.compile Helion's tuner is never reached. Where torch has Helion's hooks for Inductor
+    (2.13) calls are captured whole: known sizes are served what is stored for them; where sizes are
+    symbols (`dynamic=True`, a second size of one dim) a kernel with `static_shapes=False` is served
+    Helion's default, said once with the reason `dynamic`, and Inductor refuses one with static
+    shapes, as Helion has it. Elsewhere (2.11) Dynamo traces into the call, which works, for Helion's
+    own kernels too, where the kernel was called with the same shape before; it runs what that
+    call ran, with sizes as constants.
+
     Raises DeclarationError, naming the kernel, the dim and the source line. `dims` and `shape` are
     needed; that they can be left out, and `bare`, are there to say so.
     """
@@ -110,8 +124,9 @@ def register(
 ) -> Any:
     """`existing`, a `helion.Kernel` that you can't edit, declared as by `kernel`; it is changed.
 
-    Where it has a config of its own, that takes the place of Helion's default. Specialisations that
-    it bound before keep what they have. Raises DeclarationError as `kernel` does.
+    Where it has a config of its own, that takes the place of Helion's default. Bound kernels made
+    before keep what they have; calls of the kernel get new ones. A `key=` of its own still counts.
+    Raises DeclarationError as `kernel` does.
     """
     import helion
 

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import helion
+import helion.language as hl
 import numpy as np
 import pytest
+import torch
 
 from lfbo_aot.adapters import helion as seam
 from lfbo_aot.adapters.interpreter import FIXED
@@ -164,6 +167,10 @@ def test_every_kind_of_fragment_has_a_tunable():
         (f.BlockSizeFragment(1, 8, 2), 2, PowerOfTwo("t", 1, 8, 2, "block")),
         (f.NumWarpsFragment(1, 8, 2), 2, PowerOfTwo("t", 1, 8, 2, "warps")),
         (f.PowerOfTwoFragment(4, 4, 4), 4, None),
+        # Where the grid would grow large Helion searches larger blocks than it defaults to.
+        (f.BlockSizeFragment(32, 256, 64), 1, PowerOfTwo("t", 1, 256, 64, "block")),
+        (f.PowerOfTwoFragment(4, 4, 4), 2, PowerOfTwo("t", 2, 4, 4)),
+        (f.IntegerFragment(2, 3, 2), 5, Integer("t", 2, 5, 2)),
         (f.IntegerFragment(0, 3, 1), 1, Integer("t", 0, 3, 1)),
         (f.IntegerFragment(3, 3, 3), 3, None),
         (f.BooleanFragment(), False, Choice("t", (False, True), False)),
@@ -181,3 +188,23 @@ def test_every_kind_of_fragment_has_a_tunable():
         assert seam._tunable("t", fragment, default) == tunable, fragment
     with pytest.raises(NotImplementedError, match="no counterpart for Helion's object"):
         seam._tunable("t", object(), None)
+
+
+def scale(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    for tile in hl.tile(x.size()):
+        out[tile] = x[tile] * 2
+    return out
+
+
+def test_a_default_that_helion_does_not_search_is_a_point(monkeypatch):
+    bound = seam.bind(
+        helion.kernel(static_shapes=True)(scale), (torch.empty(4096, 11008, dtype=torch.bfloat16),)
+    )
+    config = {**seam.default_config(bound), "block_sizes": [1, 1024]}
+    # On a GPU that is the promoted seed of the compiler, at this very shape.
+    monkeypatch.setattr(bound.config_spec, "default_config", lambda: helion.Config(**config))
+    assert bound.config_spec.create_config_generation().flat_spec[0].low > 1
+    codec = seam.SpaceCodec(bound)
+    assert codec.space.tunables[0].low == 1
+    assert codec.config(codec.space.default) == config

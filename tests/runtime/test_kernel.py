@@ -14,7 +14,10 @@ torch = pytest.importorskip("torch")
 helion = pytest.importorskip("helion")
 hl = pytest.importorskip("helion.language")
 
+from helion.runtime.kernel import BoundKernel  # noqa: E402
+
 import lfbo_aot  # noqa: E402
+from lfbo_aot.adapters.fragments import space_digest  # noqa: E402
 from lfbo_aot.errors import DeclarationError  # noqa: E402
 from lfbo_aot.errors import ShapeError  # noqa: E402
 from lfbo_aot.errors import TuningError  # noqa: E402
@@ -23,6 +26,8 @@ from lfbo_aot.registry.devices import DeviceId  # noqa: E402
 from lfbo_aot.registry.dims import Exact  # noqa: E402
 from lfbo_aot.registry.dims import Range  # noqa: E402
 from lfbo_aot.runtime import resolve as resolve_module  # noqa: E402
+from lfbo_aot.runtime.resolution import Resolution  # noqa: E402
+from lfbo_aot.runtime.serving import Serving  # noqa: E402
 from lfbo_aot.runtime.serving import unserved  # noqa: E402
 from lfbo_aot.runtime.serving import unserved_bind  # noqa: E402
 
@@ -55,12 +60,16 @@ def declare(function=scale, **more):
 @pytest.fixture
 def answers(monkeypatch):
     """Stands for the store: what look-ups answer, and what they were asked."""
-    found = SimpleNamespace(config={}, alternates=(), asked=[])
+    found = SimpleNamespace(
+        config={}, alternates=(), asked=[], space="", status="exact", key="a key"
+    )
 
     def resolve(kernel, args, arch=None, *, policy=None, environment=None):
         found.asked.append((kernel, args, environment))
-        entry = SimpleNamespace(alternates=found.alternates) if found.config else None
-        return SimpleNamespace(config=found.config, entry=entry)
+        if not found.config:
+            return Resolution()
+        entry = SimpleNamespace(alternates=found.alternates, space=found.space)
+        return Resolution(found.config, found.status, entry=entry, layer="a layer", key=found.key)
 
     monkeypatch.setattr(resolve_module, "resolve", resolve)
     return found
@@ -149,12 +158,17 @@ def test_forced_tuning_is_helions(answers):
     assert answers.asked == []
 
 
-def test_an_explicit_autotune_is_helions_and_its_result_stays(answers):
+@pytest.mark.parametrize("static", [True, False], ids=["static", "dynamic"])
+def test_an_explicit_autotune_is_helions_and_its_result_stays(answers, static):
     answers.config = config()
     best = helion.Config(block_sizes=[16], num_warps=1)
-    made = declare(autotuner_fn=lambda bound, args, **_: SimpleNamespace(autotune=lambda **_: best))
+    made = declare(
+        static_shapes=static,
+        autotuner_fn=lambda bound, args, **_: SimpleNamespace(autotune=lambda **_: best),
+    )
     assert made.autotune((X,)) is best
-    assert answers.asked == []
+    if static:
+        assert answers.asked == []
     assert made.bind((X,))._config is best
 
 
@@ -182,13 +196,6 @@ def test_torchs_own_interpreter_is_left_alone(answers):
     answers.config = config()
     made = declare(ref_mode=helion.RefMode.EAGER)
     assert torch.equal(made(X, 3.0), X * 3)
-    assert answers.asked == []
-
-
-def test_dynamic_shapes_get_the_default(answers):
-    answers.config = config()
-    bound = declare(static_shapes=False).bind((X,))
-    assert bound._config == bound.config_spec.default_config()
     assert answers.asked == []
 
 
@@ -261,6 +268,59 @@ def test_many_threads_make_one_look_up(answers):
     assert {id(bound) for bound in found} == {id(found[0])}
     assert found[0]._config["num_warps"] == 2
     assert len(answers.asked) == 1
+
+
+def test_many_threads_and_many_shapes(answers):
+    answers.config = config()
+    made = declare()
+    sizes = [64, 128, 256, 512] * 2
+    start = threading.Barrier(len(sizes))
+    found = {}
+
+    def bind(place):
+        start.wait()
+        found[place] = made.bind((torch.ones(sizes[place]),))
+
+    threads = [threading.Thread(target=bind, args=(place,)) for place in range(len(sizes))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(bound) for bound in found.values()}) == 4
+    assert {bound._config["num_warps"] for bound in found.values()} == {2}
+    assert sorted(args[0].size(0) for _, args, _ in answers.asked) == [64, 128, 256, 512]
+
+
+def test_after_a_reset_shapes_are_looked_up_again(answers):
+    answers.config = config()
+    made = declare()
+    early = made.bind((X,))
+    made.reset()
+    answers.config = config(num_warps=8)
+    assert made.bind((X,))._config["num_warps"] == 8
+    assert early._config["num_warps"] == 2
+    assert len(answers.asked) == 2
+
+
+def test_a_config_is_set_before_helion_asks_what_it_depends_on(answers, monkeypatch):
+    """Of a bound kernel without one Helion keys all that any config could depend on."""
+    answers.config = config()
+    seen = []
+    real = BoundKernel._specialize_extra
+
+    def specialize_extra(bound):
+        seen.append(bound._config)
+        return real(bound)
+
+    monkeypatch.setattr(BoundKernel, "_specialize_extra", specialize_extra)
+    declare().bind((X,))
+    assert [found["num_warps"] for found in seen] == [2]
+
+
+def test_without_helions_hooks_the_config_is_set_after_it_is_bound(answers, monkeypatch):
+    answers.config = config()
+    monkeypatch.setattr(Serving, "hook", lambda *_: None)
+    assert declare().bind((X,))._config["num_warps"] == 2
 
 
 @pytest.mark.parametrize(
@@ -419,6 +479,7 @@ def test_from_file_to_executed_config(tmp_path, make_entry, write_database):
             source=spec.source,
             settings=spec.settings,
             layout=layout,
+            space=space_digest(unserved_bind(made, (torch.ones(bucket.point["n"]),))),
         )
         for bucket, warps in zip(spec.buckets, (2, 8), strict=True)
     }

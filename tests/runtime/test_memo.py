@@ -38,9 +38,7 @@ def counted(monkeypatch):
     """How often a look-up went to the store."""
     calls = []
     real = resolve_module.look_up
-    monkeypatch.setattr(
-        resolve_module, "look_up", lambda *args: calls.append(args) or real(*args)
-    )
+    monkeypatch.setattr(resolve_module, "look_up", lambda *args: calls.append(args) or real(*args))
     return calls
 
 
@@ -112,7 +110,10 @@ def test_an_answer_of_a_store_that_has_changed_meanwhile_is_not_kept(served, mon
 
 
 def test_an_environment_is_known_by_itself(served, counted):
-    here, same = Environment(versions={"helion": "1.5.0"}), Environment(versions={"helion": "1.5.0"})
+    here, same = (
+        Environment(versions={"helion": "1.5.0"}),
+        Environment(versions={"helion": "1.5.0"}),
+    )
     args = KERNEL, (8, True), ARCH
     first = resolve(*args, environment=here)
     assert resolve(*args, environment=here) is first
