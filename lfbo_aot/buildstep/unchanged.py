@@ -95,7 +95,7 @@ def _declared(modules: Iterable[str], root: Path) -> dict[str, Declared]:
 def _still_declares(declaration: Declaration, place: Declared, root: Path) -> bool:
     """Whether enumerating the kernel again would give this declaration, and entries could serve it."""
     known = declaration.enumeration
-    if known is None or declaration.settings.get("static_shapes") is not True:
+    if known is None:
         return False
     file = _file(root, place.module)
     digest = digest_of(reach(file, place.module), declaration.follows_from(known.small))

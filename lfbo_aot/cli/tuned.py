@@ -64,11 +64,7 @@ def list_plan(plan: Sequence[Item], told: Told) -> int:
 
 
 def _state(item: Item) -> str:
-    from lfbo_aot.tuning.plan import is_servable
-
-    if not item.why:
-        return "held"
-    return "to tune" if is_servable(item.spec) else item.why
+    return "to tune" if item.why else "held"
 
 
 def print_summary(results: Sequence[Result], total: int, told: Told) -> int:

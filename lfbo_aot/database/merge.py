@@ -62,11 +62,8 @@ def locked(root: Path) -> Iterator[None]:
         raise LfboAotError(msg) from error
     root = real_path(root)
     lock = lock_path(root)
-    try:
-        root.parent.mkdir(parents=True, exist_ok=True)
-        lock.touch()  # where that can't be done, the lock would be waited for in vain
-    except OSError as error:
-        raise DatabaseError(lock, f"can't be written: {error.strerror}") from error
+    root.parent.mkdir(parents=True, exist_ok=True)
+    lock.touch()  # where that can't be done, the lock would be waited for in vain
     with FileLock(lock):
         yield
 

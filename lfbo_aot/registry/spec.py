@@ -16,6 +16,8 @@ from lfbo_aot.errors import TuningError
 from lfbo_aot.registry.buckets import Bucket
 from lfbo_aot.registry.buckets import check_names
 from lfbo_aot.registry.buckets import enumerate_buckets
+from lfbo_aot.registry.layout import describe_layout
+from lfbo_aot.registry.reads import places_read
 from lfbo_aot.registry.values import Value
 from lfbo_aot.registry.values import check_dtype
 from lfbo_aot.registry.values import check_text
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lfbo_aot.registry.dims import Dim
+    from lfbo_aot.registry.layout import Layout
 
 KERNEL_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 LONGEST_ID = 200
@@ -71,6 +74,8 @@ class KernelSpec:
     """`sha256:...`, see `registry.source`."""
     signature: inspect.Signature = field(repr=False)
     """The kernel function's."""
+    places_read: frozenset[int] | None = None
+    """The places of the arguments that `shape` may read; None where that can't be told."""
 
     @property
     def name(self) -> str:
@@ -94,10 +99,8 @@ class KernelSpec:
         returns another one, or returns a value that no dim can have; TypeError where the arguments
         don't fit the kernel's parameters.
         """
-        bound = self.signature.bind(*args, **kwargs)
-        bound.apply_defaults()
         try:
-            found = self.shape(*bound.args)
+            found = self.shape(*self._with_defaults(*args, **kwargs))
         except Exception as error:
             msg = f"its shape function failed: {type(error).__name__}: {error}"
             raise ShapeError(msg, kernel=self.kernel_id) from error
@@ -105,6 +108,28 @@ class KernelSpec:
             msg = f"its shape function returned {type(found).__name__}, not a mapping of dims"
             raise ShapeError(msg, kernel=self.kernel_id)
         return self.normalize_shape(found)
+
+    def layout_of(self, *args: Any, **kwargs: Any) -> Layout:
+        """What of a call an entry holds for besides its dims: see `registry.layout`.
+
+        That is the tensors' layout and the plain values that no dim tells: they may change the code.
+        TypeError where the arguments don't fit the kernel's parameters.
+        """
+        given = self._with_defaults(*args, **kwargs)
+        fixed = {}
+        if self.places_read is not None:
+            pairs = zip(self.signature.parameters.values(), given, strict=True)
+            fixed = {
+                parameter.name: value
+                for place, (parameter, value) in enumerate(pairs)
+                if place not in self.places_read and not _is_run_time(parameter, value)
+            }
+        return describe_layout(given, fixed)
+
+    def _with_defaults(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.args
 
     def normalize_shape(self, shape: Mapping[str, object]) -> dict[str, Value]:
         """`shape` in declared order with plain values; ShapeError where a dim is missing or wrong.
@@ -202,11 +227,17 @@ def make_spec(
             line=line,
             source=source,
             signature=signature,
+            places_read=places_read(shape),
         )
     except DeclarationError as error:
         raise DeclarationError(
             error.reason, kernel=kernel_id, dim=error.dim, place=f"{file}:{line}"
         ) from None
+
+
+def _is_run_time(parameter: inspect.Parameter, value: object) -> bool:
+    """Whether Helion passes a value to the compiled kernel, in place of making code for it."""
+    return type(value) is float and "constexpr" not in str(parameter.annotation).lower()
 
 
 def _check_id(kernel_id: str) -> None:

@@ -8,7 +8,6 @@ a device no more than its arch. What a config depends on beyond that, the key he
 from __future__ import annotations
 
 import dataclasses
-import dis
 from typing import TYPE_CHECKING
 from typing import Any
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Iterator
     from collections.abc import Sequence
-    from types import CodeType
 
     from lfbo_aot.registry.spec import KernelSpec
     from lfbo_aot.runtime.resolution import Resolution
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 DYNAMIC = "dynamic"
 _MOST_SEEN = 4096
 _NUMBERS = (int, float, bool)
-_WATCHERS = frozenset(("locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe"))
 
 
 class Dispatch:
@@ -51,16 +48,19 @@ class Dispatch:
         self._author = author
         self._settled = False
         self._seen: dict[Any, Any] = {}
-        self._read = _parameters_read(spec.shape)
+        self._fixed: frozenset[int] = frozenset()
+        """The places of numbers for one value of which an entry holds, as no dim tells it."""
         self.tuning: Callable[[], bool] = lambda: False
         self.by_answer = not kernel.settings.static_shapes
         self._install(self._of_answer if self.by_answer else _constant)
 
     def settle(self, args: tuple[Any, ...]) -> None:
         """Choose the key for calls like this one, before Helion binds it; defaults are applied."""
-        if self.by_answer:
+        fixed = self._fixed.union(self._places_of_fixed(args))
+        if self.by_answer and fixed == self._fixed:
             return
-        if self._depends_on_numbers(args):
+        if fixed != self._fixed or self._depends_on_numbers(args):
+            self._fixed = fixed
             self.by_answer = True
             self._install(self._of_answer)
         elif not self._settled:
@@ -81,8 +81,15 @@ class Dispatch:
             self._kernel._prepared_call = None  # noqa: SLF001 - made for calls without a key
 
     def _reads(self, place: int) -> bool:
-        """Whether the shape function may read the argument in this place."""
-        return self._read is None or place in self._read
+        """Whether an answer may depend on the value in this place, of a plain argument."""
+        read = self._spec.places_read
+        return read is None or place in read or place in self._fixed
+
+    def _places_of_fixed(self, args: Sequence[Any]) -> Iterator[int]:
+        read = self._spec.places_read
+        for place, arg in enumerate(args):
+            if read is not None and place not in read and type(arg) in (int, bool):
+                yield place
 
     def _depends_on_numbers(self, args: Sequence[Any]) -> bool:
         """Whether the shape function reads an argument of which Helion's key holds the type only."""
@@ -205,26 +212,3 @@ def _holds_number(value: Any) -> bool:
         fields = dataclasses.fields(value)
         return any(_holds_number(getattr(value, field.name)) for field in fields)
     return False
-
-
-def _parameters_read(function: Any) -> frozenset[int] | None:
-    """The places of the parameters whose value a function reads; None where that can't be told."""
-    code: CodeType | None = getattr(function, "__code__", None)
-    if code is None or getattr(function, "__self__", None) is not None:
-        return None
-    variadic = 0x04 | 0x08  # *args, **kwargs
-    if code.co_flags & variadic or _WATCHERS & {*code.co_names}:
-        return None
-    places = {name: at for at, name in enumerate(code.co_varnames[: code.co_argcount])}
-    read: set[int] = set()
-    for instruction in dis.get_instructions(code):
-        name_of = instruction.opname
-        if name_of in ("STORE_FAST", "DELETE_FAST"):
-            continue
-        # Loads, also two in one instruction, and what makes a variable that closures share.
-        if any(part in name_of for part in ("FAST", "DEREF", "CLOSURE", "CELL")):
-            names = instruction.argval
-            for name in names if isinstance(names, tuple) else (names,):
-                if name in places:
-                    read.add(places[name])
-    return frozenset(read)

@@ -32,7 +32,7 @@ def device_from_torch(device: Any) -> DeviceId:
 
 def current_device() -> DeviceId | None:
     """The device that torch would use now; None where torch isn't loaded, or has none."""
-    torch: Any = sys.modules.get("torch")
+    torch: Any = _torch()
     if torch is None:
         return None
     if torch.cuda.is_available():
@@ -40,9 +40,15 @@ def current_device() -> DeviceId | None:
     return INTERPRETER if interpreted() else None
 
 
+def _torch() -> Any:
+    """Torch where it is loaded; None too while another thread is still loading it."""
+    torch = sys.modules.get("torch")
+    return torch if hasattr(torch, "cuda") and hasattr(torch, "version") else None
+
+
 def identities() -> tuple[DeviceId, ...]:
     """Those of the CUDA or ROCm devices that this process sees, by index; empty without torch."""
-    torch: Any = sys.modules.get("torch")
+    torch: Any = _torch()
     if torch is None or not torch.cuda.is_available():
         return ()
     return tuple(_cuda(index) for index in range(torch.cuda.device_count()))

@@ -6,6 +6,7 @@ can be compared, live tensors among it. Both are emptied when the store or the p
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -151,9 +152,12 @@ def _parts(values: tuple[Any, ...], arch: object) -> tuple[Any, ...] | None:
     Of a tensor its shape, strides, dtype and device; of a plain value its type too, as True equals
     1 and is another value. Where no arch is named there must be a tensor to tell the device by.
     """
-    torch = sys.modules.get("torch")
-    tensors = () if torch is None else (torch.Tensor, torch.nn.Parameter)
-    things = () if torch is None else (torch.dtype, torch.device)
+    torch: Any = sys.modules.get("torch")
+    tensors: tuple[type, ...] = ()
+    things: tuple[type, ...] = ()
+    # AttributeError: it isn't loaded, or another thread is loading it.
+    with contextlib.suppress(AttributeError):
+        tensors, things = (torch.Tensor, torch.nn.Parameter), (torch.dtype, torch.device)
     told = type(arch) is str
     if not told and arch is not None:
         return None

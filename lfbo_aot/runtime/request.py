@@ -24,7 +24,6 @@ from lfbo_aot.registry.dims import check_dtype
 from lfbo_aot.registry.dims import check_text
 from lfbo_aot.registry.dims import normalize_value
 from lfbo_aot.registry.layout import Layout
-from lfbo_aot.registry.layout import describe_layout
 from lfbo_aot.registry.layout import is_tensor
 from lfbo_aot.registry.layout import tensors_in
 from lfbo_aot.runtime.environment import Environment
@@ -103,7 +102,7 @@ def make_request(
         shape=spec.shape_of(*args) if args else _plain(spec.kernel_id, dims, shape),
         target=_target(store, arch, args),
         environment=given,
-        layout=describe_layout(args) if args else None,
+        layout=spec.layout_of(*args) if args else None,
         declared=spec.buckets,
     )
 

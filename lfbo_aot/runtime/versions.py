@@ -23,7 +23,8 @@ def loaded_versions() -> dict[str, str]:
         if version:
             found[name] = base_version(str(version))
     torch: Any = sys.modules.get("torch")
-    runtime = torch and (torch.version.hip or torch.version.cuda)
+    version = getattr(torch, "version", None)
+    runtime = version and (version.hip or version.cuda)
     if runtime:
         found["runtime"] = base_version(str(runtime))
     return found

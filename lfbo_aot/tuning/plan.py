@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from lfbo_aot.registry.spec import KernelSpec
 
 
-NEVER_SERVED = "static_shapes=False: a config tuned for a bucket can't be served yet"
-
-
 @dataclass(frozen=True, slots=True)
 class Item:
     """One bucket of one kernel: held by the database, or why it is to be tuned."""
@@ -40,10 +37,7 @@ class Item:
     shape: Mapping[str, Value]
     held: Entry | None
     why: str
-    """`missing`, `source changed`, `settings changed`, `asked for again`, or empty where held.
-
-    `never served` for a kernel whose entries no look-up would use: a run says so, and tunes nothing.
-    """
+    """`missing`, `source changed`, `settings changed`, `asked for again`, or empty where held."""
 
 
 def make_plan(
@@ -99,19 +93,7 @@ def _entry(database: Database, kernel_id: str, device: DeviceId, bucket: Bucket)
         return None
 
 
-def is_servable(spec: KernelSpec) -> bool:
-    """Whether calls of the kernel can be given the configs of its buckets.
-
-    Where shapes are dynamic Helion binds once for shapes of several buckets, unless the kernel has
-    a key that tells them apart.
-    """
-    dynamic = spec.settings.get("static_shapes") is False
-    return not dynamic or getattr(spec.kernel, "_key_fn", None) is not None
-
-
 def _why(held: Entry | None, spec: KernelSpec, *, again: bool) -> str:
-    if not is_servable(spec):
-        return "never served"
     if held is None:
         return "missing"
     if held.status != "measured":

@@ -26,8 +26,6 @@ from lfbo_aot.tuning.folders import journal_path
 from lfbo_aot.tuning.folders import lock_of
 from lfbo_aot.tuning.heartbeat import Heartbeat
 from lfbo_aot.tuning.limits import Limits
-from lfbo_aot.tuning.plan import NEVER_SERVED
-from lfbo_aot.tuning.plan import is_servable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 
     from lfbo_aot.database.entry import Entry
     from lfbo_aot.registry.devices import DeviceId
-    from lfbo_aot.registry.spec import KernelSpec
     from lfbo_aot.tuning.devices.device import Device
     from lfbo_aot.tuning.plan import Item
 
@@ -207,8 +204,6 @@ class _Run:
     def _one(self, item: Item, share_s: float | None) -> Result:
         started = self._device.clock()
         path = journal_path(self._state, self._device.id, item.spec.kernel_id)
-        if reason := _why_never(item.spec):
-            return Result(item, "failed", None, reason)
         try:
             with Journal(path) as journal:
                 status, entry, reason = self._search(item, journal, share_s)
@@ -249,11 +244,6 @@ class _Run:
         return "tuned", entry, ""
 
 
-def _why_never(spec: KernelSpec) -> str:
-    """Why what would be tuned for the kernel could never be served; empty where it could."""
-    return "" if is_servable(spec) else f"{NEVER_SERVED}; drop the setting, or tune it with Helion"
-
-
 def _share(limits: Limits, options: Options, buckets_left: int) -> float | None:
     """The seconds that the next bucket's search may take."""
     left = limits.left_s
@@ -267,6 +257,6 @@ def declare(into: Path, items: Sequence[Item]) -> None:
 
     Also of what is held: a module may have changed in a way that leaves its entries as they are.
     """
-    specs = {item.spec.kernel_id: item.spec for item in items if not _why_never(item.spec)}
+    specs = {item.spec.kernel_id: item.spec for item in items}
     if specs:
         merge(into, {}, [Declaration.of(specs[kernel_id]) for kernel_id in sorted(specs)])

@@ -224,12 +224,6 @@ def test_damage_anywhere_is_asked_about(project):
     assert project.answer() is None
 
 
-def test_kernels_whose_shapes_are_dynamic_are_asked_about(project):
-    held = {(H200, FIRST): {}, (H200, SECOND): {}}
-    project.declare("one", held, settings={"static_shapes": False, "fast_math": False})
-    assert project.answer() is None
-
-
 def test_a_declaration_without_the_field_or_edited_by_hand_is_asked_about(project):
     file = project.database / "kernels" / "pkg.one.json"
     whole = file.read_text()

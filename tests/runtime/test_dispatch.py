@@ -15,6 +15,7 @@ import lfbo_aot  # noqa: E402
 from lfbo_aot.errors import MissError  # noqa: E402
 from lfbo_aot.registry.dims import Exact  # noqa: E402
 from lfbo_aot.registry.dims import Range  # noqa: E402
+from lfbo_aot.registry.reads import places_read  # noqa: E402
 from lfbo_aot.runtime import dispatch  # noqa: E402
 from lfbo_aot.runtime import hardware  # noqa: E402
 from lfbo_aot.runtime import repeats  # noqa: E402
@@ -190,7 +191,7 @@ def _looks_around(x, count):
     ],
 )
 def test_which_parameters_a_shape_function_reads(function, read):
-    assert dispatch._parameters_read(function) == (None if read is None else frozenset(read))
+    assert places_read(function) == (None if read is None else frozenset(read))
 
 
 def test_static_shapes_have_a_constant_key(answers, ran):

@@ -117,17 +117,3 @@ def test_neighbours_by_ratio_and_other_values_last(make_entry):
     assert [entry.config["num_warps"] for entry in found] == [8, 2, 4, 32]
     assert neighbours(known[0][0], known[4:5])[0].config["num_warps"] == 16
     assert neighbours(known[0][0], known[:1]) == []
-
-
-def test_a_kernel_whose_entries_no_look_up_would_use(database, spec, changed):
-    """Held or not: one bound kernel stands for shapes of several buckets."""
-    where = {"m": [1], "dtype": ["float32"]}
-    dynamic = changed(spec, settings={**spec.settings, "static_shapes": False})
-    plan = make_plan([dynamic], H200, Database(database), where=where)
-    assert rows(plan) == [(LOW, "never served")]
-
-    class Keyed:
-        _key_fn = staticmethod(lambda x: x)
-
-    keyed = changed(dynamic, kernel=Keyed())
-    assert rows(make_plan([keyed], H200, Database(database), where=where)) != rows(plan)

@@ -332,21 +332,6 @@ def test_a_plan_of_held_buckets_needs_no_device(folders, recording, spec, make_e
     assert summary.complete
 
 
-def test_what_could_never_be_served_is_not_tuned(tune_all, folders, spec, changed):
-    dynamic = changed(
-        spec, kernel_id="pkg.dynamic", settings={**spec.settings, "static_shapes": False}
-    )
-    summary = tune_all(dynamic, spec)
-    assert statuses(summary) == ["failed"] * 4 + ["tuned"] * 4
-    assert {r.reason for r in summary.of("failed")} == {
-        "static_shapes=False: a config tuned for a bucket can't be served yet; "
-        "drop the setting, or tune it with Helion"
-    }
-    assert not summary.complete
-    assert Database(folders["into"]).kernels() == ("pkg.norm",)
-    assert not journal_path(folders["state"], H200, "pkg.dynamic").exists()
-
-
 DAMAGE = {
     "garbage": b"gibberish\n",
     "binary": b"\xff\xfe\x00\n",

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from lfbo_aot.adapters import helion as seam
 from lfbo_aot.errors import TuningError
-from lfbo_aot.registry.layout import describe_layout
 from lfbo_aot.tuning.arguments import describe_arguments
 from lfbo_aot.tuning.bench import Bench
 from lfbo_aot.tuning.bench import Entrant
@@ -147,7 +146,7 @@ class GpuWorker:
         self._open = bench
         return {
             "arguments": describe_arguments(bench.args),
-            "layout": describe_layout(bench.args),
+            "layout": spec.layout_of(*bench.args),
             "policy": self._clock.policy,
         }
 

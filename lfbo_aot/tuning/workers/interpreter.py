@@ -14,7 +14,6 @@ from typing import ClassVar  # noqa: E402
 
 from lfbo_aot.adapters import helion as seam  # noqa: E402
 from lfbo_aot.errors import TuningError  # noqa: E402
-from lfbo_aot.registry.layout import describe_layout  # noqa: E402
 from lfbo_aot.tuning.bench import Bench  # noqa: E402
 from lfbo_aot.tuning.bench import Entrant  # noqa: E402
 from lfbo_aot.tuning.bench import race  # noqa: E402
@@ -81,7 +80,7 @@ class InterpreterWorker:
             "space": codec.space.to_json(),
             "seeds": [list(p) for p in codec.start(request["seeds"])],
             "default": default,
-            "layout": describe_layout(bench.args),
+            "layout": spec.layout_of(*bench.args),
             "policy": self._clock.policy,
             "versions": seam.versions(),
         }
