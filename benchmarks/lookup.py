@@ -24,8 +24,6 @@ import timeit
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import lfbo_aot
 from lfbo_aot.database.declaration import Declaration
 from lfbo_aot.database.entry import Entry
@@ -36,7 +34,9 @@ from lfbo_aot.registry.dims import Exact
 from lfbo_aot.registry.dims import Range
 from lfbo_aot.runtime import state
 
-RESULTS = Path(__file__).parent / "results" / "lookup.jsonl"
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT))  # for the other benchmark; lfbo_aot is what is installed
+RESULTS = ROOT / "benchmarks" / "results" / "lookup.jsonl"
 H200 = DeviceId("sm90", "NVIDIA H200")
 SHAPE = {"m": 4096, "n": 5120, "dtype": "bfloat16"}
 DIMS = {
@@ -169,8 +169,8 @@ def first_lookups(root: Path, repeats: int = 15) -> list[Record]:
 
 def _clean() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LFBO_AOT_")}
-    here = str(Path(__file__).resolve().parents[1])
-    return {**kept, "PYTHONPATH": os.pathsep.join([here, kept.get("PYTHONPATH", "")])}
+    paths = [path for path in (kept.get("PYTHONPATH"), str(ROOT)) if path]
+    return {**kept, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def beside_a_merge(root: Path) -> Record:
