@@ -89,6 +89,8 @@ class Database:
         """The names in a folder of the database; none where it isn't there or can't be listed."""
         found = self._listed.get(folder)
         if found is None:
+            if folder and folder not in self._files(""):
+                return frozenset()
             path = self.path / folder
             try:
                 found = frozenset(os.listdir(path))  # noqa: PTH208 - no path for each: they are many

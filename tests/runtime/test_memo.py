@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 import pytest
 
 import lfbo_aot
+from lfbo_aot.errors import DeviceUnavailableError
 from lfbo_aot.errors import ShapeError
 from lfbo_aot.errors import UnknownNameError
 from lfbo_aot.registry.dims import Exact
@@ -153,3 +157,11 @@ def test_live_tensors_are_told_apart_by_all_that_an_answer_depends_on():
     assert memo.question("k", (x, (x, x)), None, None, None) is None
     assert memo.question("k", (1, 2), None, None, None) is None  # the device here may change
     assert memo.question("k", (1, 2), ARCH, None, None) is not None
+
+
+def test_a_torch_that_another_thread_is_loading_is_no_torch(served, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    assert resolve(KERNEL, (8, True), ARCH).status == "exact"
+    assert resolve(KERNEL, {"m": 8, "causal": True}, ARCH, policy="any").status == "exact"
+    with pytest.raises(DeviceUnavailableError):
+        resolve(KERNEL, (8, True))
