@@ -228,5 +228,5 @@ def test_a_closed_folder_is_never_taken_for_an_empty_one(tmp_path, make_entry, c
 @pytest.mark.parametrize("place", ["/proc/tuned", "file/tuned"])
 def test_where_nothing_can_be_written_a_merge_ends_with_an_error(tmp_path, make_entry, place):
     (tmp_path / "file").touch()
-    with pytest.raises(OSError, match="tuned|file"):
+    with pytest.raises(OSError, match=r"tuned|file"):
         add(tmp_path / place, {(H200, box(1, 4)): make_entry()})
