@@ -99,12 +99,14 @@ def isolated(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "user-data"))
     monkeypatch.setattr(catalog, "_specs", {})
     monkeypatch.setattr(installed, "_found", ())
-    monkeypatch.setattr(state, "_chosen", state._Chosen())
+    monkeypatch.setattr(state, "_base", state._Chosen())
+    monkeypatch.setattr(state, "_changes", [])
     settings.current.cache_clear()
     state.refresh()
     notices.forget()
     misses.forget()
     yield monkeypatch
+    monkeypatch.undo()  # first, as what is in force is made of what it patched
     settings.current.cache_clear()
     state.refresh()
     notices.forget()

@@ -2,7 +2,8 @@
 
 To import torch and Helion takes seconds; a build that has nothing to tune, and can know that,
 shouldn't. Only answers that leave nothing missing are kept, and only for archs that are named: else
-what is complete depends on the GPU of the machine, and a home folder may be shared by several.
+what is complete depends on the GPU of the machine, and a home folder may be shared by several. And
+only for plain modules (`registry.plain`): what others declare follows from more than can be compared.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import lfbo_aot
 from lfbo_aot.buildstep.ask import MISSING
 from lfbo_aot.buildstep.ask import Answer
 from lfbo_aot.buildstep.target import database_files
+from lfbo_aot.buildstep.unchanged import declared_plainly
+from lfbo_aot.registry.enumeration import told_otherwise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +36,9 @@ def fingerprint(request: Request, interpreter: Interpreter, root: Path, target: 
     source = Path(request.source)
     digest = hashlib.sha256()
     asked = [request.modules, request.archs, request.device, request.trials, request.tune]
-    digest.update(json.dumps([asked, interpreter.program, interpreter.helion]).encode())
+    environ = interpreter.environment
+    told = {name: environ[name] for name in told_otherwise(environ)}
+    digest.update(json.dumps([asked, interpreter.program, interpreter.helion, told]).encode())
     for top in tops:
         files = [*(root / top).rglob("*.py"), *root.glob(f"{top}.py")]
         _add(digest, root, [file for file in files if target not in file.parents])
@@ -57,11 +62,16 @@ def recall(folder: Path, digest: str) -> Answer | None:
         return None  # what can't be read is asked again
 
 
-def remember(folder: Path, digest: str, request: Request, answer: Answer) -> None:
-    """Keep a complete answer, in place of that of other inputs."""
+def remember(folder: Path, digest: str, request: Request, answer: Answer, root: Path) -> None:
+    """Keep a complete answer, in place of that of other inputs, if all that it says is sure to hold.
+
+    `root` is the folder that the modules were imported from.
+    """
     missing = any(row.status == MISSING for row in answer.rows)
     if missing or not answer.rows or answer.failed_modules or not request.archs:
         return
+    if set(declared_plainly(request.modules, root)) != set(answer.kernels):
+        return  # another file, variable or package may have them declare another thing
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.json"):
         old.unlink(missing_ok=True)

@@ -62,7 +62,7 @@ def _run(
     cwd.mkdir(exist_ok=True)
     write_request(request, asked)
     last: deque[str] = deque(maxlen=_TOLD)
-    process = subprocess.Popen(
+    with subprocess.Popen(  # closes its pipes: the child ends where nobody holds its input
         [interpreter.program, "-m", MODULE, str(asked), str(answered)],
         env=environment,
         cwd=cwd,
@@ -71,17 +71,17 @@ def _run(
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-    )
-    assert process.stdout is not None  # noqa: S101 - it is a pipe
-    try:
-        for line in process.stdout:
-            sys.stderr.write(line)
-            if line.strip():
-                last.append(line.strip())
-        status = process.wait()
-    except BaseException:
-        _end(process)
-        raise
+    ) as process:
+        assert process.stdout is not None  # noqa: S101 - it is a pipe
+        try:
+            for line in process.stdout:
+                sys.stderr.write(line)
+                if line.strip():
+                    last.append(line.strip())
+            status = process.wait()
+        except BaseException:
+            _end(process)
+            raise
     answer = Answer.read(answered)
     if status == 0 and answer is not None:
         return answer, ""

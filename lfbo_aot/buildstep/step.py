@@ -169,8 +169,8 @@ def _ask(
     if known is not None:
         return known, ""
     answer, failure = ask_child(request, found, folders.root, folders.temporary)
-    if answer is not None and not failure:
-        remember(answers, digest, request, dataclasses.replace(answer))
+    if answer is not None and not failure and found.helion is not None:
+        remember(answers, digest, request, dataclasses.replace(answer), folders.root)
     return answer, failure
 
 

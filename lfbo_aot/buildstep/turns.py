@@ -27,13 +27,15 @@ def wait_for_turn(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        sys.stderr.write(f"lfbo-aot: waiting for another build in {folder}\n")
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.stderr.write(f"lfbo-aot: waiting for another build in {folder}\n")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        _held[folder] = lock
     except OSError:
-        # A file system without locks: builds at the same time are then as safe as setuptools is.
-        with contextlib.suppress(OSError):
-            os.close(lock)
-        return
-    _held[folder] = lock
+        pass  # a file system without locks: builds at the same time are then as safe as setuptools is
+    finally:
+        if folder not in _held:
+            with contextlib.suppress(OSError):
+                os.close(lock)

@@ -53,7 +53,7 @@ def unchanged(
     """
     if not archs or checked.problems or told_otherwise(interpreter.environment):
         return None
-    declared = _declared(modules, root)
+    declared = declared_plainly(modules, root)
     if not declared:
         return None
     answer = Answer(archs=tuple(archs))
@@ -76,8 +76,11 @@ def unchanged(
     return answer
 
 
-def _declared(modules: Iterable[str], root: Path) -> dict[str, Declared]:
-    """The kernels that importing these modules declares in them or below; none if that isn't known."""
+def declared_plainly(modules: Iterable[str], root: Path) -> dict[str, Declared]:
+    """The kernels that importing these modules declares in them or below; none if that isn't known.
+
+    It is known of plain modules (`registry.plain`) only.
+    """
     found: dict[str, Declared] = {}
     try:
         for name in modules:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,6 +80,21 @@ def existing_folder(path: Path) -> Path:
     return path.absolute()
 
 
+def is_read(folder: Path) -> bool:
+    """Whether a layer of this process's look-ups is the database in `folder`."""
+    return any(is_same(folder, layer.database.path) for layer in state.store().layers)
+
+
+def is_same(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one database."""
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def unread_text(folder: Path) -> str:
+    """What is to be said of a database that no look-up reads, such as a folder just written."""
+    return f"no look-up reads {folder} yet: name it in LFBO_AOT_PATH"
+
+
 def database_to_read(path: Path | None) -> Path:
     """`path`, or the user's database where none is named, as an absolute path.
 
@@ -136,6 +152,14 @@ def load_specs(names: Sequence[str], modules: Sequence[str] | None) -> list[Kern
             kind = "kernel"
             raise UnknownNameError(kind, name, [s.kernel_id for s in loaded])
     return list(dict.fromkeys(found))
+
+
+def with_announced(specs: Sequence[KernelSpec]) -> list[KernelSpec]:
+    """These kernels, and those that installed packages announce, whose modules are imported."""
+    from lfbo_aot.registry.discovery import load_kernels
+
+    found = {spec.kernel_id: spec for spec in (*load_kernels(), *specs)}
+    return [found[kernel_id] for kernel_id in sorted(found)]
 
 
 def environment_of(spec: KernelSpec) -> Environment:

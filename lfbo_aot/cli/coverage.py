@@ -11,6 +11,7 @@ from typing import Any
 from lfbo_aot.cli.arguments import UsageError
 from lfbo_aot.cli.arguments import environment_of
 from lfbo_aot.cli.arguments import existing_folder
+from lfbo_aot.cli.arguments import find_kernels
 from lfbo_aot.cli.arguments import load_specs
 from lfbo_aot.cli.covered import MEASURED
 from lfbo_aot.cli.covered import NOTHING
@@ -60,6 +61,13 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "default: every arch that the databases hold",
     )
     parser.add_argument(
+        "--kernel",
+        action="append",
+        default=[],
+        metavar="KERNEL",
+        help="only this kernel, by id or bare name; may be repeated",
+    )
+    parser.add_argument(
         "--module",
         action="append",
         metavar="MODULE",
@@ -77,6 +85,10 @@ def run(args: argparse.Namespace) -> int:
     attempts = Attempts.read(runtime_settings.current().state_folder)
     damage = [str(e) for layer in store.layers for e in layer.database.unreadable()]
     kernels = list(_of_modules(args.module) if args.module else _of_store(store, damage))
+    if args.kernel:
+        declared = [kernel.kernel_id for kernel in kernels]
+        wanted = find_kernels(args.kernel, declared if args.module else store.kernels())
+        kernels = [kernel for kernel in kernels if kernel.kernel_id in wanted]
     if not kernels and not damage:
         msg = "no kernel is declared; tune one first, or name modules with --module"
         raise UsageError(msg)

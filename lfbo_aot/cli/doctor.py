@@ -111,7 +111,13 @@ def _report(layer: Layer) -> LayerReport:
     for arch in database.archs():
         shards = [database.shard(kernel_id, arch) for kernel_id in database.kernels()]
         for shard in filter(None, shards):
-            for name in shard.device_names:
+            try:
+                names = shard.device_names
+            except DatabaseError as error:
+                if not any(problem.startswith(f"{shard.path}: ") for problem in problems):
+                    problems.append(str(error))
+                continue
+            for name in names:
                 device = f"{arch}/{name}"
                 counts[device] = counts.get(device, 0) + len(shard.boxes(name))
     path = database.path

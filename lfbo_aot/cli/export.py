@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import platform
 from pathlib import Path
@@ -15,6 +14,7 @@ from lfbo_aot.cli.arguments import database_to_read
 from lfbo_aot.cli.arguments import find_kernels
 from lfbo_aot.cli.arguments import parse_where
 from lfbo_aot.cli.arguments import write_file
+from lfbo_aot.cli.streams import json_text
 from lfbo_aot.database.archive import MODULE
 from lfbo_aot.database.archive import make_archive
 from lfbo_aot.database.contents import Contents
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
             "entries": len(contents.entries),
             **job.to_json(),
         }
-        print(json.dumps(data, indent=2, ensure_ascii=False))
+        print(json_text(data))
     else:
         on = f" on {target}" if target else ""
         with_modules = f", {', '.join(job.modules)}" if modules else ""

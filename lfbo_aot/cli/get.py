@@ -89,6 +89,7 @@ def answer_json(request: Request, resolution: Resolution) -> dict[str, Any]:
         "fresh": resolution.fresh,
         "config": thaw(resolution.config),
         "default": entry.default if entry else None,
+        "pinned": entry.pinned if entry else None,
         "latency_us": entry.latency_us if entry else None,
         "default_us": entry.default_us if entry else None,
         "layer": resolution.layer,
@@ -104,9 +105,10 @@ def _as_text(request: Request, resolution: Resolution) -> list[str]:
     if entry is None:
         lines.append("status   default: the caller takes Helion's own default config")
     else:
+        pinned = ", pinned" if entry.pinned else ""
         latency = f"{entry.latency_us:.2f} us, " + against_default(entry)
         lines += [
-            f"status   {resolution.status}, {FRESH[resolution.fresh]}",
+            f"status   {resolution.status}, {FRESH[resolution.fresh]}{pinned}",
             f"key      {resolution.key}",
             f"layer    {resolution.layer}",
             f"latency  {latency}",

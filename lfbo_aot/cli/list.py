@@ -94,6 +94,7 @@ class _Row:
             "default_us": self.entry.default_us,
             "gain": self.entry.gain,
             "default": self.entry.default,
+            "pinned": self.entry.pinned,
             "layer": self.layer,
             "measured": self.entry.measured,
             "versions": dict(self.entry.versions),
@@ -104,7 +105,8 @@ class _Row:
         gain = "default" if entry.default else "" if entry.gain is None else f"{entry.gain:.2f}x"
         default = "doesn't run" if entry.default_us is None else f"{entry.default_us:.2f}"
         latencies = f"{entry.latency_us:.2f}", default
-        return self.kernel_id, self.bucket.key, str(self.device), *latencies, gain, self.layer
+        layer = f"{self.layer} (pinned)" if entry.pinned else self.layer
+        return self.kernel_id, self.bucket.key, str(self.device), *latencies, gain, layer
 
 
 def _rows(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING
 from typing import Any
 
 from lfbo_aot.cli.arguments import UsageError
+from lfbo_aot.cli.streams import json_text
 from lfbo_aot.database.combine import ADDED
 from lfbo_aot.database.combine import CONFLICT
 from lfbo_aot.database.combine import EQUAL
@@ -63,7 +63,7 @@ def report(outcome: Outcome, into: Path, args: argparse.Namespace, **more: Any) 
             ],
             "changes": [_as_json(change) for change in outcome.changes],
         }
-        print(json.dumps(data, indent=2, ensure_ascii=False))
+        print(json_text(data))
     else:
         print("\n".join(_as_text(outcome, into)))
     conflicts = len(outcome.of(CONFLICT))

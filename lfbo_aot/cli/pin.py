@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 from typing import Any
 
 from lfbo_aot.cli.arguments import UsageError
+from lfbo_aot.cli.arguments import is_read
+from lfbo_aot.cli.arguments import is_same
 from lfbo_aot.cli.arguments import pick_store
+from lfbo_aot.cli.arguments import unread_text
 from lfbo_aot.cli.arguments import write_file
 from lfbo_aot.cli.get import add_question
 from lfbo_aot.cli.get import ask
@@ -18,12 +21,14 @@ from lfbo_aot.cli.streams import json_text
 from lfbo_aot.database.database import Database
 from lfbo_aot.database.database import declaration_path
 from lfbo_aot.database.database import shard_path
+from lfbo_aot.database.files import read_file
 from lfbo_aot.database.line import parse_line
 from lfbo_aot.database.line import split_key
 from lfbo_aot.database.merge import locked
 from lfbo_aot.database.merge import merge
 from lfbo_aot.database.merge import real_path
 from lfbo_aot.database.shard import split_lines
+from lfbo_aot.database.store import BUILT_IN
 from lfbo_aot.database.store import user_database
 from lfbo_aot.errors import DatabaseError
 from lfbo_aot.errors import MissError
@@ -32,6 +37,8 @@ from lfbo_aot.runtime.resolution import SERVED
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Collection
+    from collections.abc import Sequence
 
     from lfbo_aot.database.entry import Entry
     from lfbo_aot.database.store import Store
@@ -84,17 +91,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for key in keys:
         print(f"{what}  {request.kernel_id}  {request.target.arch}/{key}  in {into}")
-    if not args.off and not any(_same(into, layer.database.path) for layer in _layers(args)):
-        print(f"no look-up reads {into} yet: name it in LFBO_AOT_PATH")
+    if not args.off and not is_read(into):
+        print(unread_text(into))
     return 0
-
-
-def _layers(args: argparse.Namespace) -> Any:
-    return pick_store(args.database).layers
-
-
-def _same(one: Path, other: Path) -> bool:
-    return real_path(one) == real_path(other)
 
 
 def _pin(store: Store, request: Request, resolution: Resolution, into: Path) -> str:
@@ -151,22 +150,35 @@ def _unpin(store: Store, request: Request, into: Path) -> list[str]:
     if not found:
         msg = f"nothing is pinned for {arch}/{request.key} in {into}"
         raise MissError(msg)
-    for key, entry in found:
-        plain = replace(entry, pinned=False)
-        if any(_holds(d, request.kernel_id, arch, key, plain) for d in _others(store, into)):
-            _drop(into, request.kernel_id, arch, key)
-        else:
-            name, bucket = split_key(key)
-            merge(into, {request.kernel_id: {(DeviceId(arch, name), bucket): plain}}, [])
-    _drop_declaration(store, request.kernel_id, into)
-    return [key for key, _ in found]
+    plain = {key: replace(entry, pinned=False) for key, entry in found}
+    below = _installed(store) if is_same(into, user_database()) else []
+    spare = {
+        key
+        for key, entry in plain.items()
+        if any(_holds(database, request.kernel_id, arch, key, entry) for database in below)
+    }
+    if spare:  # first, as this reads the whole shard: where it is damaged nothing is written
+        _drop(into, request.kernel_id, arch, spare)
+    kept = {
+        (DeviceId(arch, name), bucket): entry
+        for key, entry in plain.items()
+        if key not in spare
+        for name, bucket in [split_key(key)]
+    }
+    if kept:
+        merge(into, {request.kernel_id: kept}, [])
+    if spare:
+        _drop_declaration(below, request.kernel_id, into)
+    return list(plain)
 
 
-def _others(store: Store, into: Path) -> list[Database]:
-    """The databases of the other layers: what they hold needs no copy, which would only hide what
-    they hold later.
+def _installed(store: Store) -> list[Database]:
+    """The databases of data packages and the one that ships, which stay as they are installed.
+
+    What they hold needs no copy in the user's layer, which would only hide what they hold later.
+    Folders that are named for a while, or written to, are no reason to delete a line anywhere.
     """
-    return [layer.database for layer in store.layers if not _same(layer.database.path, into)]
+    return [layer.database for layer in store.layers if layer.package or layer.name == BUILT_IN]
 
 
 def _holds(database: Database, kernel_id: str, arch: str, key: str, entry: Entry) -> bool:
@@ -177,25 +189,31 @@ def _holds(database: Database, kernel_id: str, arch: str, key: str, entry: Entry
     return False
 
 
-def _drop(root: Path, kernel_id: str, arch: str, key: str) -> None:
-    """Take one line out of a shard; a shard without any is deleted."""
+def _drop(root: Path, kernel_id: str, arch: str, keys: Collection[str]) -> None:
+    """Take lines out of a shard; a shard without any is deleted, and a damaged one left as it is."""
     with locked(root):
         path = shard_path(real_path(root), kernel_id, arch)
-        lines = split_lines(path.read_bytes())
-        kept = [raw for n, raw in enumerate(lines, 1) if parse_line(raw, n).key != key]
+        kept = []
+        for number, raw in enumerate(split_lines(read_file(path)), start=1):
+            try:
+                line = parse_line(raw, number)
+            except ValueError as error:
+                raise DatabaseError(path, str(error), number) from error
+            if line.key not in keys:
+                kept.append(raw)
         if kept:
             write_file(path, b"".join(raw + b"\n" for raw in kept))
         else:
             path.unlink()
 
 
-def _drop_declaration(store: Store, kernel_id: str, into: Path) -> None:
-    """Delete a declaration that no entry needs any more, where another layer has an equal one."""
+def _drop_declaration(below: Sequence[Database], kernel_id: str, into: Path) -> None:
+    """Delete a declaration that no entry needs any more, where one of those `below` equals it."""
     with locked(into), contextlib.suppress(DatabaseError):
         left = Database(into)
         mine = left.declaration(kernel_id)
         used = any(left.shard(kernel_id, arch) is not None for arch in left.archs())
         if mine is not None and not used:
-            others = [database.declaration(kernel_id) for database in _others(store, into)]
+            others = [database.declaration(kernel_id) for database in below]
             if any(other is not None and other.dumps() == mine.dumps() for other in others):
                 declaration_path(real_path(into), kernel_id).unlink()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING
 from typing import Any
 
 from lfbo_aot.cli.arguments import find_kernels
+from lfbo_aot.cli.streams import json_text
 from lfbo_aot.runtime import settings as runtime_settings
 from lfbo_aot.tuning.standing import read_standing
 
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
             "buckets": [_bucket_json(bucket) for bucket in buckets],
             "damage": list(standing.damage),
         }
-        print(json.dumps(data, indent=2, ensure_ascii=False))
+        print(json_text(data))
     else:
         lines = [_run_text(found) for found in standing.runs]
         lines += _table(buckets)

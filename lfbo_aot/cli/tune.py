@@ -12,6 +12,7 @@ from typing import Any
 from lfbo_aot.cli.arguments import UsageError
 from lfbo_aot.cli.arguments import load_specs
 from lfbo_aot.cli.arguments import parse_where
+from lfbo_aot.cli.arguments import with_announced
 from lfbo_aot.cli.progress import OutputClosed
 from lfbo_aot.cli.progress import make_watcher
 from lfbo_aot.cli.progress import show
@@ -72,7 +73,13 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--into", metavar="DIR", type=Path, help="database to write; default: yours"
     )
-    parser.add_argument("--module", action="append", metavar="MODULE", help="module or .py file")
+    parser.add_argument(
+        "--module",
+        action="append",
+        metavar="MODULE",
+        help="module or .py file with kernels to tune; may be repeated; default: those that "
+        "installed packages announce, which --from knows in any case",
+    )
     parser.add_argument(
         "--from",
         dest="source",
@@ -120,7 +127,11 @@ def _run(args: argparse.Namespace) -> int:
     picked = None
     if wanted is not None:
         here = None if device == _NO_DEVICE else device
-        picked = select(wanted[0], specs, here, named=bool(names), damaged=wanted[1])
+        own = [spec.kernel_id for spec in specs]
+        known = {name for kernel_id in own for name in (kernel_id, kernel_id.rpartition(".")[2])}
+        if args.module and not names and any(one.kernel not in known for one in wanted[0]):
+            specs = with_announced(specs)
+        picked = select(wanted[0], specs, here, own=own, named=bool(names), damaged=wanted[1])
 
     from lfbo_aot.tuning.plan import make_plan
 

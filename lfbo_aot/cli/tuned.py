@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from typing import Any
 
+from lfbo_aot.cli.arguments import is_read
+from lfbo_aot.cli.arguments import unread_text
 from lfbo_aot.cli.progress import bucket_text
 from lfbo_aot.cli.progress import drop_output
 from lfbo_aot.cli.progress import result_text
@@ -86,6 +88,8 @@ def print_summary(results: Sequence[Result], total: int, told: Told) -> int:
             )
         if any(r.status == "failed" for r in bad):
             lines.append("what failed will fail again until its reason is mended")
+        if total > len(bad) and not is_read(told.into):
+            lines.append(unread_text(told.into))
     try:
         print("\n".join(lines), flush=True)
     except BrokenPipeError:

@@ -153,13 +153,16 @@ def select(
     specs: Sequence[KernelSpec],
     device: DeviceId | None,
     *,
+    own: Sequence[str] = (),
     named: bool,
     damaged: Sequence[Remark] = (),
 ) -> Selection:
     """The buckets of `specs` that hold the shapes wanted, as far as they are for `device`.
 
     Without a device, as in a dry run on a machine that has none, lines count for whatever device
-    they were recorded on. `named`: the specs were picked by name, so lines for others are skipped.
+    they were recorded on. `own` are the ids of the kernels that a bare name means first: those of
+    the modules named, where announced ones count beside them. `named`: the specs were picked by
+    name, so lines for others are skipped.
     `damaged` are the lines that couldn't be read.
     """
     buckets: set[tuple[str, Bucket]] = set()
@@ -168,7 +171,7 @@ def select(
     for one in wanted:
         remark = _skip(one, device)
         if remark is None:
-            found = _find(one, by_id, device, named=named)
+            found = _find(one, by_id, device, own=own, named=named)
             if isinstance(found, Remark):
                 remark = found
             else:
@@ -188,10 +191,16 @@ def _skip(one: Wanted, device: DeviceId | None) -> Remark | None:
 
 
 def _find(
-    one: Wanted, by_id: Mapping[str, KernelSpec], device: DeviceId | None, *, named: bool
+    one: Wanted,
+    by_id: Mapping[str, KernelSpec],
+    device: DeviceId | None,
+    *,
+    own: Sequence[str],
+    named: bool,
 ) -> list[tuple[str, Bucket]] | Remark:
     try:
-        (kernel_id,) = find_kernels([one.kernel], tuple(by_id))
+        mine = [k for k in own if k.rpartition(".")[2] == one.kernel]
+        (kernel_id,) = find_kernels([one.kernel], mine or tuple(by_id))
     except UnknownNameError as error:
         if named:
             return Remark(one.place, SKIPPED, f"{one.kernel} isn't among the kernels named")

@@ -14,6 +14,7 @@ from lfbo_aot.database.database import children
 from lfbo_aot.database.database import is_arch_folder
 from lfbo_aot.database.declaration import Declaration
 from lfbo_aot.database.entry import SchemaError
+from lfbo_aot.database.files import read_file
 from lfbo_aot.database.line import encode_line
 from lfbo_aot.database.line import join_key
 from lfbo_aot.database.line import parse_line
@@ -90,7 +91,11 @@ def read_folder(path: Path) -> Contents:
 
 
 def folder_files(path: Path) -> dict[str, bytes]:
-    """The declarations and shards of the database at `path`; none where there is no such folder."""
+    """The declarations and shards of the database at `path`; none where there is no such folder.
+
+    DatabaseError where one is there and can't be read, such as a broken link: left out, it would
+    look as if it held nothing.
+    """
     for error in Database(path).unreadable():
         raise error
     found: dict[str, bytes] = {}
@@ -98,8 +103,8 @@ def folder_files(path: Path) -> dict[str, bytes]:
         if folder.name == KERNELS or is_arch_folder(folder):
             suffix = ".json" if folder.name == KERNELS else ".jsonl"
             for file in children(folder):
-                if file.suffix == suffix and not file.name.startswith(".") and file.is_file():
-                    found[f"{folder.name}/{file.name}"] = _bytes(file)
+                if file.suffix == suffix and not file.name.startswith("."):
+                    found[f"{folder.name}/{file.name}"] = read_file(file)
     return found
 
 
@@ -166,13 +171,6 @@ def _shard(
                 unread[place] = str(error)
         except ValueError as error:
             raise DatabaseError(where, str(error), number) from error
-
-
-def _bytes(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise DatabaseError(file, f"can't be read: {error.strerror}") from error
 
 
 def to_files(contents: Contents) -> dict[str, bytes]:

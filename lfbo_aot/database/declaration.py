@@ -13,6 +13,7 @@ from typing import Any
 
 from lfbo_aot.database.entry import SCHEMA
 from lfbo_aot.database.entry import check_schema
+from lfbo_aot.database.files import read_file
 from lfbo_aot.database.frozen import FrozenMapping
 from lfbo_aot.database.frozen import check_json
 from lfbo_aot.database.frozen import thaw
@@ -145,10 +146,9 @@ class Declaration:
     @classmethod
     def read(cls, path: Path) -> Declaration:
         """The declaration in the file `path`; DatabaseError, naming it, where it is damaged."""
+        content = read_file(path)
         try:
-            return cls.from_json(load(path.read_bytes().decode()))
-        except OSError as error:
-            raise DatabaseError(path, f"can't be read: {error.strerror}") from error
+            return cls.from_json(load(content.decode()))
         except ValueError as error:
             line = getattr(error, "lineno", None)
             raise DatabaseError(path, str(error), line) from error

@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import re
 import sys
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lfbo_aot.database.manifest import read_manifest
 from lfbo_aot.errors import DatabaseError
+from lfbo_aot.registry.locks import ForkLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ class DataPackage:
     reason: str = ""
 
 
-_lock = threading.Lock()
+_lock = ForkLock()
 _found: tuple[DataPackage, ...] | None = None
 
 

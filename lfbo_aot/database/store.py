@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import stat
-import threading
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from lfbo_aot.database.database import Database
 from lfbo_aot.errors import AmbiguousKernelError
 from lfbo_aot.errors import DatabaseError
 from lfbo_aot.errors import UnknownNameError
+from lfbo_aot.registry.locks import ForkLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,7 +52,7 @@ class Layers(Sequence[Layer]):
 
     def __init__(self, parts: Sequence[Layer | Callable[[], Sequence[Layer]]]) -> None:
         self._parts = list(parts)
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     def __iter__(self) -> Iterator[Layer]:
         index = 0

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import linecache
 import os
-import threading
 from typing import TYPE_CHECKING
 
 from lfbo_aot.errors import AmbiguousKernelError
 from lfbo_aot.errors import DeclarationError
 from lfbo_aot.errors import UnknownNameError
+from lfbo_aot.registry.locks import ForkLock
 
 if TYPE_CHECKING:
     from lfbo_aot.registry.spec import KernelSpec
 
 _specs: dict[str, KernelSpec] = {}
-_lock = threading.Lock()
+_lock = ForkLock()
 
 
 def add(spec: KernelSpec) -> None:

@@ -6,6 +6,7 @@ value: a flag may change the code that is generated.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 from typing import Any
 
@@ -48,16 +49,23 @@ def _plain(value: object) -> tuple[Any, ...]:
     if isinstance(value, (list, tuple)):
         items = [_plain(item) for item in value]
         return ([item[0] for item in items],) if all(items) else ()
+    if isinstance(value, dict):
+        pairs = {str(key): _plain(value[key]) for key in sorted(value, key=str)}
+        return ({key: item[0] for key, item in pairs.items()},) if all(pairs.values()) else ()
     return ()
 
 
 def tensors_in(args: Iterable[object]) -> Iterator[Any]:
-    """The tensors among `args`, and in lists and tuples among them, in order."""
+    """The tensors among `args`, and in lists, tuples, dicts and dataclasses among them, in order."""
     for arg in args:
         if is_tensor(arg):
             yield arg
         elif isinstance(arg, (list, tuple)):
             yield from tensors_in(arg)
+        elif isinstance(arg, dict):
+            yield from tensors_in(arg[key] for key in sorted(arg, key=str))
+        elif dataclasses.is_dataclass(arg) and not isinstance(arg, type):
+            yield from tensors_in(getattr(arg, item.name) for item in dataclasses.fields(arg))
 
 
 def is_tensor(value: object) -> bool:
@@ -84,8 +92,8 @@ def _same(stored: Any, here: dict[str, Any]) -> bool:
 def layout_text(layout: Sequence[Any]) -> str:
     """A layout on one line: of each tensor the order of its dims and its dtype.
 
-    `0,1:bfloat16`, with `*` after the order of one that isn't contiguous: `1,0*:bfloat16`. Then the
-    values that count: `causal=True`.
+    `0,1:bfloat16`, with `*` after the order of one that isn't contiguous: `1,0*:bfloat16`, and `/`
+    where no dim has a stride of 1. Then the values that count: `causal=True`.
     """
     return " ".join(map(_text, layout))
 
@@ -95,7 +103,8 @@ def _text(item: Any) -> str:
         return f"{item[_ARG]}={item['value']!r}"
     order = ",".join(map(str, item.get("order", ())))
     dtype = f":{item['dtype']}" if "dtype" in item else ""
-    return order + ("" if item.get("contiguous") else "*") + dtype
+    apart = "" if item.get("unit", True) else "/"
+    return order + ("" if item.get("contiguous") else "*") + apart + dtype
 
 
 def _describe(tensor: Any) -> dict[str, Any]:
@@ -105,4 +114,7 @@ def _describe(tensor: Any) -> dict[str, Any]:
         return {"order": list(dims), "contiguous": True, "dtype": dtype}
     strides = tensor.stride()
     order = sorted(dims, key=lambda d: (-int(strides[d]), d))
-    return {"order": order, "contiguous": False, "dtype": dtype}
+    found = {"order": order, "contiguous": False, "dtype": dtype}
+    # Neighbours that lie apart are read in another way altogether.
+    inner = [int(strides[d]) for d in dims if int(tensor.shape[d]) > 1]
+    return found if 1 in inner else {**found, "unit": False}

@@ -2,9 +2,9 @@
 
 A module is plain if its kernels are functions at its top level, each with `@lfbo_aot.kernel(...)`,
 and if all that runs when it is imported, here and in the modules of its package that it imports,
-computes with literals, the names defined there, and a few others that mean the same everywhere: some
-builtins, `Exact` and `Range`, torch's dtypes, and modules such as `math` and `itertools`. Nothing
-else counts as known: no file, variable, device, version or other package, and no import by name. The
+computes with literals, the names defined there, and a few others that mean the same everywhere
+(`registry.allowed`): some builtins, `Exact` and `Range`, torch's dtypes, and names such as
+`math.prod` and `itertools.product`. Nothing else counts as known: no file, variable, device, version or other package, and no import by name. The
 rule errs on one side: what isn't plain may declare the same every time, and is asked.
 """
 
@@ -16,12 +16,17 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lfbo_aot.registry.allowed import BUILTINS
+from lfbo_aot.registry.allowed import DTYPES
+from lfbo_aot.registry.allowed import SAME
+from lfbo_aot.registry.allowed import refused
 from lfbo_aot.registry.reach import KERNELS
 from lfbo_aot.registry.reach import LIBRARY
 from lfbo_aot.registry.reach import origin
 from lfbo_aot.registry.reach import surely_run
 from lfbo_aot.registry.running import FUNCTIONS
 from lfbo_aot.registry.running import identifiers
+from lfbo_aot.registry.running import renamed
 from lfbo_aot.registry.running import running
 from lfbo_aot.registry.scope import SourceError
 from lfbo_aot.registry.syntax import bound_in
@@ -38,26 +43,7 @@ NOT_RUN = ("shape", "inputs", "reference")
 """Functions that a declaration holds and doesn't call."""
 _IMPORTED = {"torch", "helion", "triton", "numpy", "typing_extensions", LIBRARY}
 """Packages that may be imported besides the standard library's: they declare no kernel."""
-_SAME = {
-    "__future__", "abc", "collections", "dataclasses", "enum", "functools", "itertools", "math",
-    "typing",
-}  # fmt: skip
-"""Modules all of which means the same everywhere; `operator` isn't one: it calls by name."""
 _OURS = {f"{LIBRARY}.{name}" for name in ("Exact", "Range")}
-_DTYPES = {
-    f"torch.{name}"
-    for name in (
-        "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
-        "float64", "half", "float", "double", "int", "long", "short", "dtype", "Tensor",
-    )
-}  # fmt: skip
-_BUILTINS = {
-    "abs", "all", "any", "bool", "bytes", "dict", "divmod", "enumerate", "filter", "float",
-    "frozenset", "int", "isinstance", "issubclass", "iter", "len", "list", "map", "max", "min",
-    "next", "object", "pow", "property", "range", "repr", "reversed", "round", "set", "slice",
-    "sorted", "staticmethod", "classmethod", "str", "sum", "super", "tuple", "zip", "Exception",
-    "ValueError", "TypeError", "KeyError", "AssertionError", "NotImplementedError", "__name__",
-}  # fmt: skip
 
 
 class NotPlainError(SourceError):
@@ -93,6 +79,8 @@ def plain_kernels(modules: Mapping[str, Reached], first: str) -> dict[str, Decla
     while True:
         trees = {name: module.running(called) for name, module in read.items()}
         now = called.union(*(identifiers(tree) for tree in trees.values()))
+        # What is called here by another name, also through modules between, is called there by its own.
+        now |= {there for tree in trees.values() for here, there in renamed(tree) if here in now}
         if now == called:
             break
         called = now
@@ -167,31 +155,30 @@ class _Module:
     def running(self, called: set[str]) -> ast.Module:
         """The module with only what runs: functions have a body where something is `called` so."""
         tree = copy.deepcopy(self._tree)
+        free: set[ast.AST] = set()
         for node in tree.body:
             if isinstance(node, FUNCTIONS):
-                for decorator in filter(self._declares, node.decorator_list):
+                declaring = list(filter(self._declares, node.decorator_list))
+                if len(declaring) == len(node.decorator_list):
+                    free.add(node)
+                for decorator in declaring:
                     assert isinstance(decorator, ast.Call)  # noqa: S101 - as `_declares` says
                     decorator.func = ast.Constant(value=None)
-                    decorator.keywords = [k for k in decorator.keywords if k.arg not in NOT_RUN]
-        return running(tree, called)
+                    decorator.keywords = [k for k in decorator.keywords if not _waits(k)]
+        return running(tree, called, frozenset(free))
 
     def check(self, tree: ast.Module, read: Mapping[str, _Module]) -> None:
         """NotPlainError where what runs isn't known to mean the same everywhere."""
+        for node, reason in refused(tree):
+            raise self._refusal(node, reason)
         for node in ast.walk(tree):
-            self._check_statement(node)
+            self._check_imports(node)
         for root, attributes in uses(tree):
             if not self._is_known(root, attributes, read, frozenset()):
                 dotted = ".".join((root, *attributes))
                 raise self._refusal(tree, f"{dotted} isn't known without a run")
 
-    def _check_statement(self, node: ast.AST) -> None:
-        if isinstance(node, (ast.Try, ast.With, ast.AsyncWith, ast.Global, getattr(ast, "TryStar", ast.Try))):  # fmt: skip
-            raise self._refusal(node, f"{type(node).__name__.lower()} where it runs on import")
-        if isinstance(node, ast.Attribute):
-            if node.attr.startswith("__"):
-                raise self._refusal(node, f"it reads {node.attr}")
-            if not isinstance(node.ctx, ast.Load) and getattr(node.value, "id", "") != "self":
-                raise self._refusal(node, f"it sets the attribute {node.attr}")
+    def _check_imports(self, node: ast.AST) -> None:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 self._check_import(node, alias.name)
@@ -229,7 +216,7 @@ class _Module:
                 self._is_known_target(".".join((target, *attributes)), read, seen)
                 for target in self._imports[root]
             )
-        if root in self.bound or root in _BUILTINS:
+        if root in self.bound or root in BUILTINS:
             return True
         return any(m._is_known(root, attributes, read, seen) for m in self._starred(read))  # noqa: SLF001
 
@@ -240,9 +227,7 @@ class _Module:
         if owner is not None:
             root, *attributes = target[len(owner) + 1 :].split(".")
             return not root or read[owner]._is_known(root, tuple(attributes), read, seen)  # noqa: SLF001
-        if target in _OURS or target in _DTYPES:
-            return True
-        return target.partition(".")[0] in _SAME and target != "typing.get_type_hints"
+        return target in _OURS or target in DTYPES or target in SAME
 
     def _owner(self, target: str) -> str | None:
         """The module of this package that a dotted name is, or lies in."""
@@ -261,3 +246,15 @@ class _Module:
     def _refusal(self, node: ast.AST, reason: str) -> NotPlainError:
         line = getattr(node, "lineno", None)
         return NotPlainError(f"{self.name}{'' if line is None else f', line {line}'}: {reason}")
+
+
+def _waits(keyword: ast.keyword) -> bool:
+    """Whether a keyword of a declaration only names a function, or writes one out: nothing is run."""
+    value = keyword.value
+    if keyword.arg not in NOT_RUN:
+        return False
+    while isinstance(value, ast.Attribute):
+        value = value.value
+    if isinstance(value, ast.Lambda):
+        return value is keyword.value and not (value.args.defaults or any(value.args.kw_defaults))
+    return isinstance(value, ast.Name)

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING
 from lfbo_aot.registry.scope import SourceError
 from lfbo_aot.registry.scope import parse_file
 from lfbo_aot.registry.scope import position
+from lfbo_aot.registry.syntax import bound_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from collections.abc import Mapping
     from pathlib import Path
-    from typing import TypeGuard
 
     from lfbo_aot.registry.scope import Names
 
 LIBRARY = "lfbo_aot"
 KERNELS = "kernels"
 """Of the library, a package like anybody's; the rest of it is known by its version."""
+_FLAG = "typing.TYPE_CHECKING"
+_COMPILED = (".so", ".pyd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +72,50 @@ def surely_run(modules: Mapping[str, Reached], first: str) -> set[str]:
 
 def statements(tree: ast.AST) -> Iterator[ast.AST]:
     """The nodes below `tree`, but for what only type checkers read."""
+    skipped = for_type_checkers(tree)
     pending = [tree]
     while pending:
         node = pending.pop()
         yield node
-        pending += node.orelse if for_type_checkers(node) else ast.iter_child_nodes(node)
+        pending += skipped[node].orelse if node in skipped else ast.iter_child_nodes(node)
 
 
-def for_type_checkers(node: ast.AST) -> TypeGuard[ast.If]:
-    """Whether `node` is an `if TYPE_CHECKING:`."""
-    if not isinstance(node, ast.If):
-        return False
-    test = node.test
-    name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", None)
-    return name == "TYPE_CHECKING"
+def for_type_checkers(tree: ast.AST) -> dict[ast.AST, ast.If]:
+    """Each `if TYPE_CHECKING:` of a module, by itself; none where that may be another's than `typing`'s."""
+    nodes = list(ast.walk(tree))
+    bound: dict[str, set[str]] = {}
+    for node in nodes:
+        for name, target in _bindings(node):
+            bound.setdefault(name, set()).add(target)
+    names = {name for name, targets in bound.items() if targets == {_FLAG}}
+    modules = {name for name, targets in bound.items() if targets == {"typing"}}
+    if "*" in bound:
+        return {}  # what comes with it isn't known here
+    found: dict[ast.AST, ast.If] = {}
+    for node in nodes:
+        if isinstance(node, ast.If):
+            test = node.test
+            flag = isinstance(test, ast.Name) and test.id in names
+            if isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING":
+                flag = getattr(test.value, "id", None) in modules
+            if flag:
+                found[node] = node
+    return found
+
+
+def _bindings(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """(name, dotted name that it is given to) of all that a node binds; "" where that isn't imported."""
+    if isinstance(node, ast.ImportFrom):
+        for alias in node.names:
+            yield alias.asname or alias.name, f"{'.' * node.level}{node.module}.{alias.name}"
+    elif isinstance(node, ast.Import):
+        for alias in node.names:
+            top = alias.name.partition(".")[0]
+            yield alias.asname or top, alias.name if alias.asname else top
+    elif isinstance(node, ast.arg):
+        yield node.arg, ""
+    else:
+        yield from ((name, "") for name in bound_by(node))
 
 
 def _targets(node: ast.AST, package: Names) -> Iterator[Names]:
@@ -151,6 +183,11 @@ class _Package:
             raise SourceError(msg)
         base = self._root.joinpath(*parts[depth:])
         init, plain = base / "__init__.py", base.with_name(f"{base.name}.py")
+        beside = (*base.parent.glob(f"{base.name}.*"), *base.glob("__init__.*"))
+        compiled = next((file for file in beside if file.suffix in _COMPILED), None)
+        if depth and compiled is not None:
+            msg = f"{'.'.join(parts)} is compiled, as {compiled.name}, which Python takes first"
+            raise SourceError(msg)
         if depth and init.is_file():
             return init
         if len(parts) > depth and plain.is_file():

@@ -3,33 +3,45 @@
 from __future__ import annotations
 
 import dis
+import inspect
 from typing import TYPE_CHECKING
 from typing import Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import CodeType
 
 _WATCHERS = frozenset(("locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe"))
 
 
 def places_read(function: Any) -> frozenset[int] | None:
-    """The places of the parameters whose value a function reads; None where that can't be told."""
-    code: CodeType | None = getattr(function, "__code__", None)
-    if code is None or getattr(function, "__self__", None) is not None:
+    """The places of the arguments whose value a function reads; None where that can't be told."""
+    if not hasattr(function, "__code__") and not hasattr(function, "__func__"):
+        function = getattr(function, "__call__", None)  # noqa: B004 - the method, of an object
+    bound = getattr(function, "__func__", None)
+    code: CodeType | None = getattr(bound or function, "__code__", None)
+    if code is None or code.co_flags & inspect.CO_VARKEYWORDS or _WATCHERS & {*code.co_names}:
         return None
-    variadic = 0x04 | 0x08  # *args, **kwargs
-    if code.co_flags & variadic or _WATCHERS & {*code.co_names}:
-        return None
-    places = {name: at for at, name in enumerate(code.co_varnames[: code.co_argcount])}
+    own = 0 if bound is None else 1  # `self` comes before the arguments
+    names = code.co_varnames[: code.co_argcount]
+    places = {name: at - own for at, name in enumerate(names)}
+    rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :][:1]
+    variadic = bool(code.co_flags & inspect.CO_VARARGS)
     read: set[int] = set()
+    for name in _loaded(code):
+        if variadic and name in rest:
+            return None
+        if name in places:
+            read.add(places[name])
+    return frozenset(read - {-1})
+
+
+def _loaded(code: CodeType) -> Iterator[str]:
+    """The variables that a function reads, those too that closures share."""
     for instruction in dis.get_instructions(code):
         name_of = instruction.opname
         if name_of in ("STORE_FAST", "DELETE_FAST"):
             continue
-        # Loads, also two in one instruction, and what makes a variable that closures share.
         if any(part in name_of for part in ("FAST", "DEREF", "CLOSURE", "CELL")):
             names = instruction.argval
-            for name in names if isinstance(names, tuple) else (names,):
-                if name in places:
-                    read.add(places[name])
-    return frozenset(read)
+            yield from names if isinstance(names, tuple) else (names,)

@@ -99,8 +99,9 @@ class KernelSpec:
         returns another one, or returns a value that no dim can have; TypeError where the arguments
         don't fit the kernel's parameters.
         """
+        given = self._with_defaults(*args, **kwargs)
         try:
-            found = self.shape(*self._with_defaults(*args, **kwargs))
+            found = self.shape(*given)
         except Exception as error:
             msg = f"its shape function failed: {type(error).__name__}: {error}"
             raise ShapeError(msg, kernel=self.kernel_id) from error
@@ -209,6 +210,9 @@ def make_spec(
             msg = "shape= is missing; it must be a function of the kernel's arguments to its dims"
             raise DeclarationError(msg)  # noqa: TRY301
         _check_callables(signature, shape, inputs, reference)
+        read = places_read(shape)
+        if read is None:
+            _refuse_unseen(signature)
         found = enumerate_buckets(dims, buckets)
         return KernelSpec(
             kernel_id=kernel_id,
@@ -227,7 +231,7 @@ def make_spec(
             line=line,
             source=source,
             signature=signature,
-            places_read=places_read(shape),
+            places_read=read,
         )
     except DeclarationError as error:
         raise DeclarationError(
@@ -238,6 +242,20 @@ def make_spec(
 def _is_run_time(parameter: inspect.Parameter, value: object) -> bool:
     """Whether Helion passes a value to the compiled kernel, in place of making code for it."""
     return type(value) is float and "constexpr" not in str(parameter.annotation).lower()
+
+
+def _refuse_unseen(signature: inspect.Signature) -> None:
+    """DeclarationError where `shape` may or may not read an argument that may change the code."""
+    for parameter in signature.parameters.values():
+        words = set(re.findall(r"\w+", str(parameter.annotation)))
+        plain = words & {"int", "bool", "str"} and "Tensor" not in words
+        if plain or type(parameter.default) in (int, bool, str):
+            msg = (
+                f"it can't be seen whether shape= reads {parameter.name!r}, which may change the "
+                "code that is generated; make shape= a function with the kernel's parameters, "
+                "without *args and functools.partial"
+            )
+            raise DeclarationError(msg)
 
 
 def _check_id(kernel_id: str) -> None:

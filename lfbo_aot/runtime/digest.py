@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from lfbo_aot.database.database import KERNELS
 from lfbo_aot.database.database import declaration_path
 from lfbo_aot.database.database import shard_path
-from lfbo_aot.errors import DatabaseError
+from lfbo_aot.database.files import read_file
 from lfbo_aot.registry.devices import normalize_arch
 from lfbo_aot.runtime import state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from lfbo_aot.database.database import Database
 
@@ -52,11 +51,4 @@ def _files(database: Database, only: str | None) -> Iterator[tuple[str, bytes]]:
         if declared.exists() and (held or only is None):
             paths[f"{KERNELS}/{kernel_id}"] = declared
         for name, path in sorted(paths.items()):
-            yield name, _content(path)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DatabaseError(path, f"can't be read: {error.strerror}") from error
+            yield name, read_file(path)

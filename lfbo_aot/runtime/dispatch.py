@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from typing import Any
 
 from lfbo_aot.errors import ShapeError
+from lfbo_aot.runtime import memo
 from lfbo_aot.runtime.repeats import remembering
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ class Dispatch:
     def _places_of_fixed(self, args: Sequence[Any]) -> Iterator[int]:
         read = self._spec.places_read
         for place, arg in enumerate(args):
-            if read is not None and place not in read and type(arg) in (int, bool):
+            told = read is None or place in read or type(arg) is float
+            if not told and _holds_number(arg):
                 yield place
 
     def _depends_on_numbers(self, args: Sequence[Any]) -> bool:
@@ -115,7 +117,7 @@ class Dispatch:
             return self._bucket(args)
         try:
             answer = self._answer(args)
-            found = (answer.layer, answer.key) if answer.config else None
+            found = (memo.mark(), answer.layer, answer.key) if answer.config else None
         except ShapeError:
             found = None  # said, or raised, where the call is bound
         if len(self._seen) < _MOST_SEEN:
@@ -159,23 +161,27 @@ def is_symbolic(args: Sequence[Any]) -> bool:
     return False
 
 
-def _constant(*args: Any) -> None:
-    """The key where Helion's own tells all answers apart. Without one alternating shapes are slow."""
+def _constant(*_: Any) -> int:
+    """The key where Helion's own tells the answers of one store apart.
+
+    Without a key alternating shapes are slow.
+    """
+    return memo.mark()
 
 
 def _device_key(names: dict[Any, str]) -> Key:
     """By the identity of the first tensor's device."""
 
-    def key(*args: Any) -> str | None:
+    def key(*args: Any) -> tuple[int, str | None]:
         for arg in args:
             found = names.get(getattr(arg, "device", None))
             if found is not None:
-                return found
+                return memo.mark(), found
         for arg in _tensors(args):
             found = names.get(arg.device)
             if found is not None:
-                return found
-        return None
+                return memo.mark(), found
+        return memo.mark(), None
 
     return key
 

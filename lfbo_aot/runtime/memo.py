@@ -1,5 +1,7 @@
 """Answers that were given, kept for the same question: what a warm look-up costs is decided here.
 
+from lfbo_aot.registry.locks import ForkLock
+
 Two tables, by how a question is put: a dict of dims, by name and with nothing more; and all else that
 can be compared, live tensors among it. Both are emptied when the store or the policy changes.
 """
@@ -7,15 +9,15 @@ can be compared, live tensors among it. Both are emptied when the store or the p
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
-import threading
 from collections.abc import Hashable
 from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING
 from typing import Any
 from typing import NamedTuple
+
+from lfbo_aot.registry.locks import ForkLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,9 +49,10 @@ A plain tuple, which is unpacked in half the time that one with names takes.
 NAMED: dict[object, dict[object, Named]] = {}
 OTHER: dict[Any, tuple[object, Resolution]] = {}
 
-_lock = threading.Lock()
+_lock = ForkLock()
 _generation = 0
 _named = 0
+_mark = 0
 
 
 def generation() -> int:
@@ -57,11 +60,17 @@ def generation() -> int:
     return _generation
 
 
-def forget() -> None:
-    """Give no answer again that was given before."""
-    global _generation, _named  # noqa: PLW0603 - the one place that holds them
+def mark() -> int:
+    """A number for the store and the policy in force: the same again where they are put back."""
+    return _mark
+
+
+def forget(mark: int) -> None:
+    """Give no answer again that was given before; `mark` stands for what is in force from now on."""
+    global _generation, _named, _mark  # noqa: PLW0603 - the one place that holds them
     with _lock:
         _generation += 1
+        _mark = mark
         _named = 0
         NAMED.clear()
         OTHER.clear()
@@ -90,6 +99,10 @@ def keep(
     if not isinstance(kernel, Hashable):
         return
     values = itemgetter(*names)(shape)
+    try:
+        hash(values)
+    except TypeError:  # an array of one number
+        return
     # Numbers of other types that are equal are taken for the same size; a bool never is.
     types = tuple((name, type(shape[name])) for name in names if shape[name] in (0, 1))
     with _lock:
@@ -131,10 +144,10 @@ def question(
     kernel: object, shape: object, arch: object, policy: str | None, environment: object
 ) -> object:
     """What equal questions have in common; None where the answer depends on more than is written."""
-    if type(shape) is not tuple:
-        if not isinstance(shape, Mapping):
-            return None
+    if isinstance(shape, Mapping):
         shape = (tuple(shape), *shape.values())
+    elif not isinstance(shape, tuple):
+        return None
     found = _parts(shape, arch)
     if found is None:
         return None
@@ -174,12 +187,3 @@ def _parts(values: tuple[Any, ...], arch: object) -> tuple[Any, ...] | None:
         else:
             return None
     return tuple(found) if told else None
-
-
-def _renew_lock() -> None:
-    global _lock  # noqa: PLW0603 - in a forked child its holder may not be there to let go of it
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)

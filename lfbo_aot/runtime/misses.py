@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
-import threading
+import stat
 from typing import TYPE_CHECKING
 
 from lfbo_aot.database.text import dump_line
+from lfbo_aot.registry.locks import ForkLock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,15 +21,17 @@ logger = logging.getLogger(__name__)
 MOST = 1 << 16
 """Of one process; a serving loop must not fill the disk."""
 
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+
 _recorded: set[tuple[Path, str]] = set()
-_lock = threading.Lock()
+_lock = ForkLock()
 
 
 def record_miss(path: Path, request: Request) -> None:
     """Append `{"kernel", "shape", "arch"}` as a line to `path`, the first time in this process.
 
-    One write a line, so several processes may share the file. A file that can't be written is warned
-    of once, and never disturbs the look-up.
+    One write a line, so several processes may share the file; the folders that it lies in are made.
+    What can't be written, or is no regular file, is warned of once, and never disturbs the look-up.
     """
     missed = {
         "kernel": request.kernel_id,
@@ -41,8 +45,11 @@ def record_miss(path: Path, request: Request) -> None:
         _recorded.add((path, line))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        # A pipe would be waited for, at its opening and when it is full.
+        fd = os.open(path, _FLAGS, 0o644)
         try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file")
             os.write(fd, line.encode())
         finally:
             os.close(fd)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import shlex
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from lfbo_aot.errors import DatabaseError
 from lfbo_aot.registry.buckets import Bucket
 from lfbo_aot.registry.buckets import part_contains
+from lfbo_aot.registry.devices import INTERPRETER
 from lfbo_aot.registry.devices import KNOWN
 from lfbo_aot.registry.dims import Interval
 from lfbo_aot.runtime.request import value_text
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from lfbo_aot.registry.dims import Part
     from lfbo_aot.registry.dims import Value
     from lfbo_aot.runtime.request import Request
+
+_MOST_COMPARED = 1000
+"""Keys; of a larger database the nearest of the first ones is named. A miss must not cost seconds."""
 
 Distance = tuple[bool, bool, int, float]
 
@@ -36,7 +41,11 @@ def miss_reason(store: Store, request: Request) -> str:
     if device is not None and device not in KNOWN:
         parts.append(f"{device} isn't among the known devices")
     if request.declared is not None and request.shape and not _declared(request):
-        parts.append("the shape is outside every declared bucket, so widen the kernel's dims first")
+        if device == INTERPRETER:
+            parts.append("the shape isn't among the kernel's small= shapes, so add it there first")
+        else:
+            text = "the shape is outside every declared bucket, so widen the kernel's dims first"
+            parts.append(text)
     parts.append(f"tune it: {tune_command(request)}")
     return "; ".join(parts)
 
@@ -44,7 +53,8 @@ def miss_reason(store: Store, request: Request) -> str:
 def tune_command(request: Request) -> str:
     """The command line that tunes what was asked, to be run on the device that it is for."""
     dims = (f"{name}={value_text(value)}" for name, value in request.shape.items())
-    command = shlex.join(["lfbo-aot", "tune", request.kernel_id, *dims])
+    where = ["--device", "interpreter"] if request.target.device == INTERPRETER else []
+    command = shlex.join(["lfbo-aot", "tune", request.kernel_id, *dims, *where])
     # Whether a package announces its kernels can't be told here without looking at all of them.
     own = request.kernel_id.startswith("lfbo_aot.")
     return command if own else f"{command} (with --module where no package announces it)"
@@ -57,8 +67,12 @@ def nearest_key(store: Store, request: Request) -> str | None:
     least distance of sizes in powers of two.
     """
     best: tuple[Distance, str] | None = None
+    seen = 0
     for layer in store.layers:
-        for arch, device_name, bucket, key in _held(layer.database, request.kernel_id):
+        for arch, device_name, bucket, key in _held(layer.database, request):
+            seen += 1
+            if seen > _MOST_COMPARED:
+                break
             found = _distance(request, arch, device_name, bucket), f"{arch}/{key}"
             if best is None or found < best:
                 best = found
@@ -66,20 +80,27 @@ def nearest_key(store: Store, request: Request) -> str | None:
 
 
 def _declared(request: Request) -> bool:
-    keys = map(str, request.declared or ())
-    return any(Bucket.parse(key).contains(request.shape) for key in keys)
+    return any(bucket.contains(request.shape) for bucket in _buckets(tuple(request.declared or ())))
 
 
-def _held(database: Database, kernel_id: str) -> Iterator[tuple[str, str, Bucket, str]]:
-    for arch in database.archs():
-        shard = database.shard(kernel_id, arch)
+@functools.lru_cache(maxsize=64)
+def _buckets(declared: tuple[Bucket | str, ...]) -> tuple[Bucket, ...]:
+    """The buckets declared; kept, as a serving loop may miss at one shape after the other."""
+    return tuple(Bucket.parse(item) if isinstance(item, str) else item for item in declared)
+
+
+def _held(database: Database, request: Request) -> Iterator[tuple[str, str, Bucket, str]]:
+    """What is held of the kernel: of the arch asked about first, and of the device there."""
+    mine, device = request.target
+    for arch in sorted(database.archs(), key=lambda arch: (arch != mine, arch)):
+        shard = database.shard(request.kernel_id, arch)
         if shard is None:
             continue
         try:
             names = shard.device_names
         except DatabaseError:
             continue
-        for name in names:
+        for name in sorted(names, key=lambda name: (device is None or name != device.name, name)):
             for bucket, key in shard.boxes(name):
                 yield arch, name, bucket, key
 

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import logging
-import threading
+
+from lfbo_aot.registry.locks import ForkLock
 
 logger = logging.getLogger(__name__)
 
 MOST = 50
-"""Of one kernel; a loop over new shapes must not flood the log."""
+"""Of one kernel and kind; a loop over new shapes must not flood the log."""
 
-_said: dict[str, set[str]] = {}
-_lock = threading.Lock()
+_said: dict[tuple[str, str], set[str]] = {}
+_lock = ForkLock()
 
 
 def warn_once(kernel_id: str, reason: str) -> None:
     """Log `reason`, if it is the first time for this kernel in this process."""
+    kind = reason.partition(":")[0]  # many misses must not hide what is damaged
     with _lock:
-        said = _said.setdefault(kernel_id, set())
+        said = _said.setdefault((kernel_id, kind), set())
         if reason in said or len(said) >= MOST:
             return
         said.add(reason)
         last = len(said) == MOST
     logger.warning("%s: %s", kernel_id, reason)
     if last:
-        logger.warning("%s: %d warnings; no more follow for this kernel", kernel_id, MOST)
+        logger.warning("%s: %d warnings; no more of this kind follow", kernel_id, MOST)
 
 
 def forget() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from lfbo_aot.database.text import dump_line
 from lfbo_aot.registry import catalog
 from lfbo_aot.registry.devices import INTERPRETER
+from lfbo_aot.registry.locks import ForkLock
 from lfbo_aot.runtime import hardware
 from lfbo_aot.runtime import settings
 from lfbo_aot.runtime.notices import warn_once
@@ -40,7 +41,7 @@ _GRACE_S = 600.0
 _MARK = "_LFBO_AOT_TUNES_ON_MISS"
 """Set for the process that tunes: a kernel module that sets the policy must not start another."""
 
-_lock = threading.Lock()
+_lock = ForkLock()
 _outcomes: dict[tuple[str, str, str], bool] = {}
 _thread = threading.local()
 """`told`: the buckets that this thread was told the outcome of."""
@@ -76,15 +77,6 @@ def forget() -> None:
     with _lock:
         _outcomes.clear()
     vars(_thread).clear()
-
-
-def _renew_lock() -> None:
-    global _lock  # noqa: PLW0603 - in a forked child its holder may not be there to let go of it
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _try(request: Request, spec: KernelSpec | None, module: str | None, bucket: str) -> bool:

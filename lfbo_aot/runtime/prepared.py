@@ -8,6 +8,8 @@ import math
 from typing import TYPE_CHECKING
 from typing import Any
 
+from lfbo_aot.runtime import memo
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -21,7 +23,7 @@ def prepare(kernel: Any, /, *args: Any, **kwargs: Any) -> Callable[..., Any]:
     It takes what the kernel takes, by position or by name, and defaults may be left out. Where a
     call has tensors of the same exact types, sizes, strides, dtypes and devices, and equal plain
     values, it goes straight to the function that Helion compiled. Every other call goes to the
-    kernel itself, as do all of them after `kernel.reset()`, where another config is set on the
+    kernel itself, as do all of them after `kernel.reset()`, under another store or policy, where another config is set on the
     specialisation, and where Helion tells specialisations apart by more than these (pointers,
     contents): so it is never wrong, only not faster.
 
@@ -148,12 +150,15 @@ def _generate(
         "_aot_run": bound._run,  # noqa: SLF001
         "_aot_reset": kernel._reset_generation,  # noqa: SLF001
         "_aot_special": kernel._specialization_generation,  # noqa: SLF001
+        "_aot_mark": memo.mark,
+        "_aot_marked": memo.mark(),
     }
     # First what changes for all calls, and last what differs most rarely.
     state = [
         "_aot_bound._run is _aot_run",
         "_aot_kernel._reset_generation == _aot_reset",
         "_aot_kernel._specialization_generation == _aot_special",
+        "_aot_mark() == _aot_marked",
     ]
     passed = ", ".join(names)
     # Within a process group tensors may be of symmetric memory, and are another specialisation.

@@ -14,6 +14,8 @@ import threading
 from typing import TYPE_CHECKING
 from typing import Any
 
+from lfbo_aot.runtime import memo
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -24,6 +26,7 @@ TICK = 32
 MOST = 64
 """Calls that are remembered; of more the oldest are forgotten, and ever more rarely."""
 _PATIENCE = 1 << 16
+_PLAIN = frozenset((int, float, bool, str, type(None)))
 
 
 def remembering(
@@ -66,7 +69,7 @@ class Memory:
     def __init__(self, kernel: Any, reads: Callable[[int], bool]) -> None:
         self._kernel = kernel
         self._reads = reads
-        self._generation = -1
+        self._generation: tuple[int, int] = (-1, -1)
         self._calls: dict[Any, Any] = {}
         self._slot: Callable[[tuple[Any, ...]], Any] = _no_slot
         self._found = threading.local()
@@ -81,6 +84,8 @@ class Memory:
 
     def matches(self, kernel: Any, args: tuple[Any, ...]) -> bool:
         """Whether `args` are a remembered call's, as Helion compares them."""
+        if self._generation[1] != memo.mark():
+            return False  # another store, or another policy
         try:
             call = self._calls.get(self._slot(args))
         except (AttributeError, IndexError, TypeError):
@@ -94,11 +99,13 @@ class Memory:
         """Remember a call; False where calls like it can't be."""
         try:
             with self._kernel._bind_lock:  # noqa: SLF001 - Helion's own, as all below
-                if self._generation != self._kernel._reset_generation:  # noqa: SLF001
-                    self._generation = self._kernel._reset_generation  # noqa: SLF001
+                generation = (self._kernel._reset_generation, memo.mark())  # noqa: SLF001
+                if self._generation != generation:
+                    self._generation = generation
                     self._calls = {}
                 if not self._calls:
-                    self._slot = _slot(args, self._reads)
+                    places = len(self._kernel.signature.parameters)
+                    self._slot = _slot(args, self._reads, places)
                 slot = self._slot(args)
                 held = self._calls.get(slot)
                 if held is not None and held.matches(self._kernel, args):
@@ -122,24 +129,35 @@ def _no_slot(_: tuple[Any, ...]) -> None:
     raise IndexError
 
 
-def _slot(args: tuple[Any, ...], reads: Callable[[int], bool]) -> Callable[[tuple[Any, ...]], Any]:
-    """What to tell calls like this one apart by: the first tensor's sizes, and numbers that count.
+def _slot(
+    args: tuple[Any, ...], reads: Callable[[int], bool], places: int
+) -> Callable[[tuple[Any, ...]], Any]:
+    """What to tell calls apart by: the sizes of the tensor that is the first in this one, and values.
 
-    TypeError where a number may lie in a container, or isn't a whole one.
+    Those in all places that count, whatever stands there now: another call may have a number where
+    this one has None. TypeError where what stands there can't be told.
     """
     first = next(place for place, arg in enumerate(args) if hasattr(arg, "stride"))
-    numbers = []
-    for place, arg in enumerate(args):
-        if not reads(place):
-            continue
-        if isinstance(arg, (float, tuple, list, dict)):
-            raise TypeError
-        if isinstance(arg, int):
-            numbers.append(place)
-    if not numbers:
+    counted = [place for place in range(places) if reads(place)]
+    if not counted:
         return lambda args: args[first].shape
-    # Texts and what else stands in these places at another call counts as well.
-    return lambda args: (args[first].shape, *[(type(args[p]), args[p]) for p in numbers])
+
+    def slot(args: tuple[Any, ...]) -> Any:
+        found: list[Any] = [args[first].shape]
+        for place in counted:
+            if place >= len(args):
+                break
+            value = args[place]
+            kind = type(value)
+            if kind in _PLAIN:
+                found.append((kind, value))
+            elif hasattr(value, "stride"):
+                found.append(kind)  # Helion compares the rest of it
+            else:
+                raise TypeError
+        return tuple(found)
+
+    return slot
 
 
 def _remembered(kernel: Any, args: tuple[Any, ...]) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import numbers
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from lfbo_aot.errors import DeviceUnavailableError
 from lfbo_aot.errors import ShapeError
 from lfbo_aot.errors import UnknownNameError
 from lfbo_aot.registry import catalog
+from lfbo_aot.registry.devices import INTERPRETER
 from lfbo_aot.registry.devices import Target
 from lfbo_aot.registry.devices import check_arch
 from lfbo_aot.registry.devices import parse_target
@@ -51,8 +54,8 @@ class Request:
     environment: Environment
     layout: Layout | None = None
     """Of the live tensors; None where there are none."""
-    declared: Sequence[object] | None = None
-    """The buckets declared, or their keys; None where no declaration is known."""
+    declared: Sequence[Bucket | str] | None = None
+    """The buckets declared for the target, or their keys; None where that isn't known."""
     damage: tuple[DatabaseError, ...] = field(default=())
     """What was found broken while the declaration was read."""
 
@@ -97,14 +100,14 @@ def make_request(
     )
     args = _live(shape)
     dims = _declared_dims(spec.dims)
-    return Request(
+    request = Request(
         kernel_id=spec.kernel_id,
         shape=spec.shape_of(*args) if args else _plain(spec.kernel_id, dims, shape),
         target=_target(store, arch, args),
         environment=given,
         layout=spec.layout_of(*args) if args else None,
-        declared=spec.buckets,
     )
+    return replace(request, declared=_declared_for(spec, request.target))
 
 
 def _by_name(
@@ -117,12 +120,24 @@ def _by_name(
     declared: Any = declaration or specs.get(kernel_id)
     if declared is not None:
         dims = _declared_dims(declared.dims)
-        request = replace(request, declared=declared.buckets)
+        request = replace(request, declared=_declared_for(declared, request.target))
     else:
         dims = _dims_of_keys(store, kernel_id, request.target.arch)
     request = replace(request, damage=damage)
     # With neither a declaration nor a key that can be read, nothing is known, and nothing held.
     return replace(request, shape=_plain(kernel_id, dims, shape)) if dims else request
+
+
+def _declared_for(declared: Any, target: Target) -> Sequence[Bucket | str] | None:
+    """What a KernelSpec or a Declaration says of a target: the interpreter has shapes of its own."""
+    if target.device != INTERPRETER:
+        buckets: Sequence[Bucket | str] = declared.buckets
+        return buckets
+    if hasattr(declared, "small_buckets"):
+        small: Sequence[Bucket | str] = declared.small_buckets
+        return small
+    known = declared.enumeration
+    return None if known is None else known.small
 
 
 def value_text(value: Value) -> str:
@@ -157,21 +172,30 @@ def _plain(kernel_id: str, dims: Dims, shape: object) -> dict[str, Value]:
 
 
 def _value(kernel_id: str, name: str, given: object, types: frozenset[type]) -> Value:
-    if isinstance(given, float) and given.is_integer():
-        given = int(given)  # as equal numbers must get equal answers
+    given = _whole(given)
     try:
         value = check_text(normalize_value(given))
+        if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+            msg = f"a number of {value.bit_length()} bits is no size"
+            raise ShapeError(msg, kernel=kernel_id, dim=name)
         if type(value) not in types:
             expected = " or ".join(sorted(kind.__name__ for kind in types))
             msg = f"{given!r} is {type(value).__name__}; the dim takes {expected}"
             raise ShapeError(msg, kernel=kernel_id, dim=name)
         check_dtype(name, value)
-        if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-            msg = f"a number of {value.bit_length()} bits is no size"
-            raise ShapeError(msg, kernel=kernel_id, dim=name)
     except DeclarationError as error:
         raise ShapeError(error.reason, kernel=kernel_id, dim=name) from None
     return value
+
+
+def _whole(given: object) -> object:
+    """A number that equals a whole one as that: equal questions must get equal answers."""
+    if isinstance(given, numbers.Number) and not isinstance(given, int):
+        number: Any = given
+        with contextlib.suppress(ArithmeticError, ValueError, TypeError):
+            whole = int(number.real)
+            return whole if whole == number else given
+    return given
 
 
 def _declared_dims(dims: Mapping[str, Dim]) -> Dims:
@@ -206,8 +230,16 @@ def _buckets(shard: Any) -> list[Bucket]:
         return []
 
 
+class Live(tuple[Any, ...]):
+    """The arguments of a call, whatever is among them: a call need not have a tensor to be one."""
+
+    __slots__ = ()
+
+
 def _live(shape: object) -> tuple[Any, ...]:
     """The live arguments of a call; empty where `shape` holds dims."""
+    if isinstance(shape, Live):
+        return tuple(shape)
     if is_tensor(shape):
         return (shape,)
     if isinstance(shape, (tuple, list)) and next(tensors_in(shape), None) is not None:

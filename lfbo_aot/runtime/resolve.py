@@ -126,13 +126,13 @@ def get_config(
     it is empty, take `bound.config_spec.default_config()`.
     """
     # As `memo.recall`, without the call: this is what a serving loop comes through.
-    if arch is not None and policy is None and environment is None:
+    if type(shape) is dict and policy is None and environment is None:
         try:
             pick, dims, configs, _ = _NAMED[kernel][arch]
-            if len(shape) == dims:  # type: ignore[arg-type]
-                return configs[pick(shape)]  # type: ignore[arg-type]
-        except (KeyError, TypeError, IndexError):
-            pass  # not asked before, or put in another way
+            if len(shape) == dims:
+                return configs[pick(shape)]
+        except (KeyError, TypeError):
+            pass  # not asked before
     return resolve(kernel, shape, arch, policy=policy, environment=environment).config
 
 

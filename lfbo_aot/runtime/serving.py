@@ -86,6 +86,7 @@ class Serving:
         self._kernel = kernel
         self._spec = spec
         self._bad: set[str] = set()
+        self._told: set[str] = set()
         self._shape_failed = False
         self._environments: dict[Any, Environment] = {}
         self._dispatch = Dispatch(kernel, spec, self.resolve, self.author_key)
@@ -156,9 +157,10 @@ class Serving:
 
     def resolve(self, args: tuple[Any, ...]) -> Resolution:
         """The answer for a call with these arguments."""
+        from lfbo_aot.runtime.request import Live
         from lfbo_aot.runtime.resolve import resolve
 
-        return resolve(self._kernel, args, environment=self._environment(args))
+        return resolve(self._kernel, Live(args), environment=self._environment(args))
 
     def _environment(self, args: Sequence[Any]) -> Environment:
         from lfbo_aot.registry.layout import tensors_in
@@ -216,8 +218,11 @@ class Serving:
             if reason is None:
                 self._warn(failed, f"its alternate number {count}" if count else "it")
                 return True
-            self._bad.add(text)
-            failed.append(f"{text}: {reason}")
+            if not depends_on_sizes(reason):
+                self._bad.add(text)
+            if text not in self._told:  # once for all sizes that it fails at
+                self._told.add(text)
+                failed.append(f"{text}: {reason}")
         return False
 
     def _why_not_set(
@@ -226,9 +231,10 @@ class Serving:
         """Set `config` on `bound`, and None; or why that failed."""
         try:
             reason = misfit(bound, config)
-            if reason is None:
-                function = bound.compile_config(dict(config), allow_print=False)
-                reason = why_not_run(self._spec, function, args)
+            if reason is not None:
+                return f"{MISFIT}: {reason}"
+            function = bound.compile_config(dict(config), allow_print=False)
+            reason = why_not_run(self._spec, function, args)
             if reason is None:
                 bound.set_config(dict(config))
         except Exception as error:  # noqa: BLE001 - Helion raises of many kinds; another is tried
@@ -252,8 +258,8 @@ class Serving:
     def _warn(self, failed: Sequence[str], served: str) -> None:
         if failed:
             logger.warning(
-                "kernel %s: a stored entry can't be used as it is, and %s is served instead. Not "
-                "tried again in this process: %s",
+                "kernel %s: a stored entry can't be used as it is, and %s is served instead. "
+                "Said once in this process: %s",
                 self._spec.kernel_id,
                 served,
                 "; ".join(failed),
@@ -272,3 +278,16 @@ class Serving:
 @lru_cache(maxsize=1)
 def _versions() -> dict[str, str]:
     return loaded_versions()
+
+
+MISFIT = "doesn't fit"
+_OF_SIZES = (MISFIT, "InvalidConfig", "out of resource", "OutOfResources", "out of memory")
+
+
+def depends_on_sizes(reason: str) -> bool:
+    """Whether a config that failed for this reason may work at other sizes of the same bucket.
+
+    Else it isn't tried again in the process. Were these not tried again either, what a call runs
+    would depend on the calls before it.
+    """
+    return any(text.lower() in reason.lower() for text in _OF_SIZES)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+import itertools
+import weakref
 from dataclasses import dataclass
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from lfbo_aot.database.store import Store
 from lfbo_aot.database.store import default_store
 from lfbo_aot.database.store import is_missing
 from lfbo_aot.errors import DatabaseError
+from lfbo_aot.registry.locks import ForkLock
 from lfbo_aot.runtime import memo
 from lfbo_aot.runtime import settings as environment_settings
 from lfbo_aot.runtime.settings import ON_MISS
@@ -32,10 +33,24 @@ class _Chosen:
     policy: str | None = None
     on_miss: str | None = None
 
+    def over(self, other: _Chosen) -> _Chosen:
+        """What holds where this was set after `other`."""
+        others = tuple(path for path in other.databases if path not in self.databases)
+        policy, on_miss = self.policy or other.policy, self.on_miss or other.on_miss
+        return _Chosen((*self.databases, *others), policy, on_miss)
 
-_lock = threading.RLock()
+
+_lock = ForkLock()
+_base = _Chosen()
+"""What was set for good: nobody is left who could put it back."""
+_changes: list[tuple[weakref.ref[Restore], _Chosen]] = []
+"""What was set since, the last one last."""
 _chosen = _Chosen()
 _store: Store | None = None
+_refreshed = 0
+_marks: dict[tuple[_Chosen, int], int] = {}
+"""Numbers for what was in force so far: bound kernels are kept by them."""
+_next_mark = itertools.count(1)
 
 
 def store() -> Store:
@@ -63,10 +78,25 @@ def on_miss() -> str:
 
 def refresh() -> None:
     """Read the databases again: for a process that has merged into one of them."""
-    global _store  # noqa: PLW0603
+    global _refreshed  # noqa: PLW0603
     with _lock:
-        _store = None
-        memo.forget()
+        _refreshed += 1
+        _marks.clear()  # none of them comes back
+        _renew()
+
+
+def _renew() -> None:
+    global _store, _chosen, _base  # noqa: PLW0603
+    while _changes and _changes[0][0]() is None:
+        _base = _changes.pop(0)[1].over(_base)
+    chosen = _base
+    for _, change in _changes:
+        chosen = change.over(chosen)
+    _chosen, _store = chosen, None
+    key = chosen, _refreshed
+    if key not in _marks:
+        _marks[key] = next(_next_mark)
+    memo.forget(_marks[key])
 
 
 def use_database(path: Path | str) -> Restore:
@@ -80,8 +110,7 @@ def use_database(path: Path | str) -> Restore:
             "no such folder; a database is a folder that holds kernels/ and a folder for each arch"
         )
         raise DatabaseError(folder, msg)
-    others = tuple(other for other in _chosen.databases if other != folder)
-    return _choose(replace(_chosen, databases=(folder, *others)))
+    return _choose(_Chosen(databases=(folder,)))
 
 
 def use_policy(policy: str | None = None, *, on_miss: str | None = None) -> Restore:
@@ -89,19 +118,22 @@ def use_policy(policy: str | None = None, *, on_miss: str | None = None) -> Rest
 
     What is left out stays as it is. Raises SettingError, with the nearest, on an unknown word.
     """
-    chosen = _chosen
-    if policy is not None:
-        chosen = replace(chosen, policy=one_of("policy", policy, POLICIES))
-    if on_miss is not None:
-        chosen = replace(chosen, on_miss=one_of("on_miss", on_miss, ON_MISS))
-    return _choose(chosen)
+    return _choose(
+        _Chosen(
+            policy=None if policy is None else one_of("policy", policy, POLICIES),
+            on_miss=None if on_miss is None else one_of("on_miss", on_miss, ON_MISS),
+        )
+    )
 
 
 class Restore:
-    """The outcome of a setter; as a context manager it puts back what was before."""
+    """The outcome of a setter; as a context manager it takes back what that set, and nothing else.
 
-    def __init__(self, before: _Chosen) -> None:
-        self._before = before
+    So blocks of several threads, which may end in any order, leave nothing behind. What is set holds
+    for all threads.
+    """
+
+    __slots__ = ("__weakref__",)
 
     def __enter__(self) -> Self:
         return self
@@ -112,13 +144,14 @@ class Restore:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        _choose(self._before)
+        with _lock:
+            _changes[:] = [change for change in _changes if change[0]() is not self]
+            _renew()
 
 
-def _choose(chosen: _Chosen) -> Restore:
-    global _chosen  # noqa: PLW0603
+def _choose(change: _Chosen) -> Restore:
+    restore = Restore()
     with _lock:
-        before = _chosen
-        _chosen = chosen
-        refresh()
-    return Restore(before)
+        _changes.append((weakref.ref(restore), change))
+        _renew()
+    return restore

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
 
@@ -36,7 +38,7 @@ def why_not_run(spec: KernelSpec, function: Callable[..., Any], args: Sequence[A
         return None
     try:
         with _random_state_kept(args):
-            compile_and_load(function, _copied(spec, args))
+            compile_and_load(function, _copied(spec, function, args))
     except CompileFailedError as error:
         return str(error)
     except Exception:
@@ -77,11 +79,40 @@ def _random_state_kept(args: Sequence[Any]) -> Iterator[None]:
         yield
 
 
-def _copied(spec: KernelSpec, args: Sequence[Any]) -> tuple[Any, ...]:
-    """The arguments, those that `mutates=` names as copies: host code may write them."""
-    names = spec.signature.parameters
-    pairs = zip(names, args, strict=False)
-    return tuple(_copy(arg) if name in spec.mutates else arg for name, arg in pairs)
+def _copied(spec: KernelSpec, function: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, ...]:
+    """The arguments, as copies where host code may write them.
+
+    Those that `mutates=` names, and all of them where the host function has anything in it that
+    writes: what is written twice is wrong, and a copy costs only time.
+    """
+    every = may_write(function)
+    pairs = zip(spec.signature.parameters, args, strict=False)
+    return tuple(_copy(arg) if every or name in spec.mutates else arg for name, arg in pairs)
+
+
+def may_write(function: Callable[..., Any]) -> bool:
+    """Whether a host function has operations in place: `x.add_(1)`, `x[0] = 1`, `x += 1`, `out=`."""
+    code = getattr(function, "__code__", None)
+    try:
+        tree = ast.parse(Path(code.co_filename).read_bytes())  # type: ignore[union-attr]
+        named = {n.name: n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+        host = named[function.__name__]
+    except (OSError, ValueError, SyntaxError, AttributeError, KeyError):
+        return True  # it can't be told
+    return any(_writes(node) for node in ast.walk(host))
+
+
+def _writes(node: ast.AST) -> bool:
+    if isinstance(node, ast.AugAssign):
+        return True
+    if isinstance(node, ast.Assign):
+        return any(isinstance(target, (ast.Subscript, ast.Attribute)) for target in node.targets)
+    if isinstance(node, ast.Call):
+        called = node.func
+        name = called.attr if isinstance(called, ast.Attribute) else ""
+        in_place = name.endswith("_") and not name.endswith("__")
+        return in_place or any(keyword.arg == "out" for keyword in node.keywords)
+    return False
 
 
 def _copy(value: Any) -> Any:

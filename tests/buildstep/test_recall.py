@@ -13,9 +13,21 @@ from lfbo_aot.buildstep.ask import read_request
 from lfbo_aot.buildstep.ask import write_request
 from lfbo_aot.buildstep.interpreter import Interpreter
 from lfbo_aot.buildstep.recall import recall
-from lfbo_aot.buildstep.recall import remember
 
 INTERPRETER = Interpreter("/bin/python", {})
+
+
+PLAIN = """
+import lfbo_aot
+from lfbo_aot import Range
+
+@lfbo_aot.kernel(dims={"m": Range(1, 64)}, shape=lambda x: {"m": x.size(0)})
+def k(x): ...
+"""
+
+
+def remember(folder, digest, request, answer):
+    recall_module.remember(folder, digest, request, answer, folder.parent)
 
 
 def fingerprint(request, interpreter, root):
@@ -25,7 +37,7 @@ def fingerprint(request, interpreter, root):
 @pytest.fixture
 def request_(tmp_path):
     (tmp_path / "pkg").mkdir()
-    (tmp_path / "pkg" / "ops.py").write_text("x = 1\n")
+    (tmp_path / "pkg" / "ops.py").write_text(PLAIN)
     (tmp_path / "tuned" / "sm90").mkdir(parents=True)
     (tmp_path / "tuned" / "sm90" / "pkg.k.jsonl").write_text("line\n")
     return Request(
@@ -105,6 +117,42 @@ def test_an_answer_that_leaves_something_missing_is_asked_again(tmp_path, reques
     remember(tmp_path / "answers", "d", request_, Answer())
     remember(tmp_path / "answers", "d", dataclasses.replace(request_, archs=()), answer())
     assert recall(tmp_path / "answers", "d") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PLAIN + "M = open('sizes.txt').read()\n",
+        PLAIN + "import os\nM = os.environ.get('M')\n",
+        PLAIN + "import torch\nM = torch.__version__\n",
+        PLAIN + "import other\n",
+        PLAIN + "import os\nif os.environ.get('MORE'):\n    lfbo_aot.register(k, dims={})\n",
+        "import lfbo_aot\nfrom other import k\nlfbo_aot.register(k, dims={})\n",
+        PLAIN.replace("def k", "def another"),
+    ],
+)
+def test_what_follows_from_more_than_the_text_is_asked_again(tmp_path, request_, text):
+    remember(tmp_path / "answers", "d", request_, answer())
+    assert recall(tmp_path / "answers", "d") is not None
+    (tmp_path / "pkg" / "ops.py").write_text(text)
+    remember(tmp_path / "answers", "e", request_, answer())
+    assert recall(tmp_path / "answers", "e") is None
+
+
+def test_one_module_of_several_that_is_not_plain_is_enough(tmp_path, request_):
+    (tmp_path / "pkg" / "more.py").write_text("import os\nM = len(os.environ)\n")
+    more = dataclasses.replace(request_, modules=("pkg.ops", "pkg.more"))
+    remember(tmp_path / "answers", "d", more, answer())
+    assert recall(tmp_path / "answers", "d") is None
+
+
+def test_variables_that_change_helions_defaults_are_an_input(tmp_path, request_):
+    told = [{}, {"HELION_FAST_MATH": "1"}, {"HELION_FAST_MATH": "0"}, {"TRITON_F32_DEFAULT": "x"}]
+    known = {fingerprint(request_, Interpreter("/bin/python", t), tmp_path) for t in told}
+    assert len(known) == len(told)
+    plain = fingerprint(request_, INTERPRETER, tmp_path)
+    other = Interpreter("/bin/python", {"HELION_SKIP_CACHE": "1", "A": "b"})
+    assert fingerprint(request_, other, tmp_path) == plain
 
 
 def test_only_the_last_answer_is_kept_and_damage_is_no_answer(tmp_path, request_):

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import subprocess
 import sys
 
+import pytest
+
+from lfbo_aot.buildstep import turns
 from lfbo_aot.buildstep.turns import wait_for_turn
 
 SCRIPT = """
@@ -41,3 +47,30 @@ def test_one_process_may_build_twice_and_folders_do_not_wait_for_each_other(tmp_
     with start(tmp_path / "c") as other:
         assert other.stdout.readline() == "mine\n"
         other.stdin.close()
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "raised"),
+    [
+        (OSError(errno.ENOLCK, "no locks"), None, None),
+        (BlockingIOError(), OSError(errno.ENOLCK, "no locks"), None),
+        (BlockingIOError(), KeyboardInterrupt(), KeyboardInterrupt),
+    ],
+)
+def test_a_lock_that_is_not_held_is_not_left_open(tmp_path, monkeypatch, first, then, raised):
+    answers = [first, then]
+    seen = []
+
+    def flock(lock, _how):
+        seen.append(lock)
+        raise answers[len(seen) - 1]
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    if raised is None:
+        wait_for_turn(tmp_path)
+    else:
+        with pytest.raises(raised):
+            wait_for_turn(tmp_path)
+    assert tmp_path not in turns._held
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(seen[-1])

@@ -259,7 +259,8 @@ def test_the_kernels_of_a_module_as_declared_now(tmp_path, write_database, make_
         (["--arch", "h200"], "unknown arch 'h200'. Did you mean 'sm90/NVIDIA H200'"),
         (["--arch", "cpu-interpreter"], "small= shapes, which no database lists"),
         (["--module", "no.such.module"], "kernel module 'no.such.module' can't be imported"),
-        (["--reqire"], "unknown argument '--reqire'. Did you mean '--require'?"),
+        (["--reqire"], "unknown argument '--reqire'. Did you mean '--require' or '--kernel'?"),
+        (["--kernel", "nrm"], "unknown kernel 'nrm'. Did you mean 'norm'?"),
     ],
 )
 def test_wrong_use(cover, make_entry, words, says):
@@ -282,3 +283,24 @@ def test_nothing_to_cover(tmp_path, capsys):
 def test_help(capsys):
     assert main(["coverage", "--help"]) == 0
     assert "example: lfbo-aot coverage" in capsys.readouterr().out
+
+
+def test_only_some_kernels(cover, make_entry, write_database, tmp_path):
+    write_database(tmp_path / "tuned", {"mine.soft": {TWO: make_entry()}}, dims=DIMS)
+    status, found, err = cover({ONE: make_entry()}, "--kernel", "soft", "--arch", "sm90")
+    assert (status, err) == (0, "")
+    assert [(row["kernel"], row["bucket"]) for row in found["buckets"]] == [
+        ("mine.soft", ONE),
+        ("mine.soft", TWO),
+    ]
+    both = cover(None, "--kernel", "soft", "--kernel", "mine.norm", "--arch", "sm90")[1]
+    assert len(both["buckets"]) == 4
+
+
+def test_of_a_kernel_whose_declaration_is_damaged_the_damage_is_said(cover, make_entry, tmp_path):
+    cover({ONE: make_entry()})
+    declared = tmp_path / "tuned" / "kernels" / "mine.norm.json"
+    declared.write_text("{")
+    status, _, err = cover(None, "--kernel", "norm", "--arch", "sm90")
+    assert status == 1
+    assert f"damaged: {declared}:1: " in err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -102,3 +103,34 @@ def test_the_screen_names_every_layer_and_ends_with_the_advice(
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("layer ") for line in lines) == 2
     assert lines[-1].startswith("=> no GPU here")
+
+
+@pytest.fixture
+def three(
+    tmp_path: Path, write_database: Callable[..., Path], make_entry: Callable[..., object]
+) -> Path:
+    """A database of three kernels with an entry each."""
+    held = {"m=1..16|n=2048|dtype=bfloat16": make_entry()}
+    return write_database(tmp_path / "db", {"k.a": held, "k.b": held, "k.c": held})
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_shard_that_cannot_be_read_is_told_and_the_rest_too(
+    capsys: pytest.CaptureFixture[str],
+    gpu: Callable[[DeviceId], None],
+    three: Path,
+    kind: str,
+) -> None:
+    gpu(H200)
+    shard = three / "sm90" / "k.b.jsonl"
+    shard.unlink()
+    if kind == "link":
+        shard.symlink_to("moved.jsonl")
+    else:
+        os.mkfifo(shard)
+    status, found = report(capsys, "--database", str(three))
+    layer = found["layers"][0]
+    assert status == 1
+    assert layer["entries"] == {str(H200): 2}
+    assert [problem.partition(": ")[0] for problem in layer["problems"]] == [str(shard)]
+    assert found["advice"][0].startswith(f"{three} is damaged (1)")

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import inspect
+import io
 import json
+import sys
 
 import pytest
 
@@ -13,6 +15,7 @@ from lfbo_aot.database.database import Database
 from lfbo_aot.database.verify import verify
 from lfbo_aot.registry.devices import DeviceId
 from lfbo_aot.registry.spec import make_spec
+from lfbo_aot.runtime import settings
 from lfbo_aot.tuning.plan import make_plan
 
 pytestmark = pytest.mark.usefixtures("isolated")
@@ -218,3 +221,36 @@ def test_what_is_no_archive(here, tmp_path, capsys):
 def test_help_has_an_example(command, capsys):
     assert call(command, "--help") == 0
     assert f"example: lfbo-aot {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["export", "merge", "pack"])
+def test_what_cannot_be_read_is_not_left_out(here, tmp_path, capsys, command):
+    shard = here / "sm90" / "other.soft.jsonl"
+    shard.symlink_to("moved.jsonl")
+    out = tmp_path / "out"
+    words = [here, "--into", out] if command == "merge" else ["--database", here, "--out", out]
+    assert call(command, *words) == 1
+    said, err = capsys.readouterr()
+    assert said == ""
+    assert f"{shard}: can't be read: No such file or directory" in err
+    assert not out.exists()
+
+
+def test_json_where_the_output_takes_ascii_only(tmp_path, write_database, make_entry, monkeypatch):
+    held = {KERNEL: {ONE: make_entry()}}
+    here, job = write_database(tmp_path / "größe", held), tmp_path / "jöb.zip"
+    far = tmp_path / "fär"
+
+    def written(*words):
+        stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert call(*words, "--json") == 0
+        stream.flush()
+        return json.loads(stream.buffer.getvalue().decode("ascii"))
+
+    assert written("export", "--database", here, "--out", job)["archive"] == str(job)
+    assert written("import", job, "--into", far)["into"] == str(far)
+    assert written("merge", here, "--into", far)["sources"] == [str(here)]
+    monkeypatch.setenv("LFBO_AOT_STATE", str(tmp_path / "zuständig"))
+    settings.current.cache_clear()
+    assert written("status")["state"] == str(tmp_path / "zuständig")

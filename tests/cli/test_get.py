@@ -37,6 +37,7 @@ def test_json_of_an_entry(get, make_entry):
         "fresh": None,
         "config": dict(make_entry(8).config),
         "default": False,
+        "pinned": False,
         "latency_us": 25.6,
         "default_us": 34.0,
         "layer": str(get.path),

@@ -75,6 +75,7 @@ def test_json_fields(layers, capsys, make_entry):
         "default_us": 34.0,
         "gain": 2.0,
         "default": False,
+        "pinned": False,
         "layer": str(layers[0]),
         "measured": "2026-12-01",
         "versions": dict(make_entry().versions),

@@ -208,3 +208,56 @@ def test_help(capsys):
     out = " ".join(capsys.readouterr().out.split())
     assert "example: lfbo-aot pin" in out
     assert "Only what was measured can be pinned" in out
+
+
+def test_off_deletes_no_line_of_a_folder_of_ones_own(
+    shipped, pin, tmp_path, write_database, make_entry
+):
+    """Another folder's equal entry, or the shipped one, is no reason: the line was there before."""
+    mine = write_database(tmp_path / "mine", {KERNEL: {SMALL: make_entry(1)}})
+    files = {path: path.read_bytes() for path in mine.rglob("*.json*")}
+    assert pin("--into", str(mine))[0] == 0
+    assert pin("--into", str(mine), "--off")[0] == 0
+    assert {path: path.read_bytes() for path in mine.rglob("*.json*")} == files
+
+
+def test_off_keeps_the_users_line_that_a_folder_named_for_a_while_has_too(
+    shipped, pin, tmp_path, write_database, make_entry
+):
+    for path in (user_database(), tmp_path / "for-a-while"):
+        write_database(path, {KERNEL: {SMALL: make_entry(4)}})
+    lfbo_aot.use_database(tmp_path / "for-a-while")
+    before = (user_database() / "sm90" / f"{KERNEL}.jsonl").read_bytes()
+    assert pin()[0] == 0
+    assert pin("--off")[0] == 0
+    assert (user_database() / "sm90" / f"{KERNEL}.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("own", [1, 4])
+def test_off_leaves_a_damaged_shard_as_it_is(shipped, pin, write_database, make_entry, own):
+    """Whether the line would be taken out or only lose its mark."""
+    key = (H100, LARGE)
+    write_database(user_database(), {KERNEL: {SMALL: make_entry(own), key: make_entry(8)}})
+    assert pin()[0] == 0
+    shard = user_database() / "sm90" / f"{KERNEL}.jsonl"
+    damaged, pinned = shard.read_bytes().splitlines()
+    shard.write_bytes(damaged[:-20] + b"\n" + pinned + b"\n")
+    before = shard.read_bytes()
+    state.refresh()
+    status, out, err = pin("--off")
+    assert (status, out) == (1, "")
+    assert err.splitlines()[-1].startswith(f"lfbo-aot: error: {shard}:1: the line is cut")
+    assert shard.read_bytes() == before
+
+
+def test_list_and_get_mark_what_is_pinned(shipped, pin, capsys):
+    pin()
+    assert main(["list", "norm", "m=8"]) == 0
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert [row.rpartition("x  ")[2] for row in rows] == ["user (pinned)", "built-in"]
+    assert main(["list", "norm", "m=8", "--json"]) == 0
+    assert [row["pinned"] for row in json.loads(capsys.readouterr().out)] == [True, False]
+    assert main(["get", *WORDS, *ARCH]) == 0
+    assert "status   exact, versions not checked, pinned\n" in capsys.readouterr().out
+    assert main(["get", *WORDS, *ARCH, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["pinned"] is True

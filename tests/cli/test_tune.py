@@ -9,6 +9,8 @@ import pytest
 
 from lfbo_aot.database.database import Database
 from lfbo_aot.database.verify import verify
+from lfbo_aot.runtime import settings
+from lfbo_aot.runtime import state
 from lfbo_aot.tuning.devices import probe
 
 HERE = Path(__file__).parent
@@ -33,7 +35,10 @@ def test_everything_declared_is_tuned_and_then_held(device, tune, tmp_path):
     assert told[1] == "[1/2] norm m=4 dtype=float32: starting"
     assert told[2].startswith("tuned      norm m=4 dtype=float32: 10.")
     assert told[2].endswith(" s")
-    assert told[-1] == f"2 tuned, 0 held before, 0 missing; database {tmp_path / 'db'}"
+    assert told[-2:] == [
+        f"2 tuned, 0 held before, 0 missing; database {tmp_path / 'db'}",
+        f"no look-up reads {tmp_path / 'db'} yet: name it in LFBO_AOT_PATH",
+    ]
     assert verify(tmp_path / "db") == ()
     (made, workers) = device.started[0]
     assert (made.closed, workers) == (True, None)
@@ -44,6 +49,7 @@ def test_everything_declared_is_tuned_and_then_held(device, tune, tmp_path):
     assert lines(out)[1:] == [
         "nothing to do: all 2 buckets are held (--again tunes them anew)",
         f"0 tuned, 2 held before, 0 missing; database {tmp_path / 'db'}",
+        told[-1],
     ]
     assert len(device.started) == 1
 
@@ -317,3 +323,13 @@ def test_a_module_that_ends_the_program(device, tune, tmp_path):
     status, out, err = tune(module=str(module))
     assert (status, out) == (2, "")
     assert "ends.py' can't be imported: SystemExit: 0" in err
+
+
+def test_a_database_that_look_ups_read_needs_no_remark(device, tune, tmp_path, isolated):
+    isolated.setenv("LFBO_AOT_PATH", str(tmp_path / "db"))
+    (tmp_path / "db").mkdir()
+    settings.current.cache_clear()
+    state.refresh()
+    assert tune("norm", "--trials", "5")[1].splitlines()[-1] == (
+        f"2 tuned, 0 held before, 0 missing; database {tmp_path / 'db'}"
+    )

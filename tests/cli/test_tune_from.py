@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
 from lfbo_aot.database.database import Database
+from lfbo_aot.registry import discovery
 from lfbo_aot.registry.devices import INTERPRETER
 from lfbo_aot.registry.devices import Target
 from lfbo_aot.runtime.environment import Environment
@@ -16,6 +18,7 @@ from lfbo_aot.runtime.misses import record_miss
 from lfbo_aot.runtime.request import Request
 from lfbo_aot.tuning.devices import probe
 
+DECLARED = str(Path(__file__).parent / "fake_tuning" / "declared.py")
 FOUR, EIGHT = "m=4|dtype=float32", "m=8|dtype=float32"
 HERE = str(INTERPRETER)
 
@@ -46,7 +49,7 @@ def test_only_what_is_listed_is_tuned(device, tune, listed, tmp_path):
     status, out, err = tune("--from", path, "--trials", "5")
     assert (status, err) == (0, "")
     assert held(tmp_path) == (EIGHT,)
-    assert out.splitlines()[-1] == (
+    assert out.splitlines()[-2] == (
         f"1 tuned, 0 held before, 0 missing; database {tmp_path / 'db'}"
     )
     status, out, _ = tune("--from", path)
@@ -193,3 +196,41 @@ def test_no_such_file(device, tune, tmp_path):
         f"lfbo-aot: error: --from {tmp_path / 'none'}: can't be read: No such file or directory\n"
     )
     assert tune("--from", str(tmp_path))[2].endswith("can't be read: Is a directory\n")
+
+
+@pytest.fixture
+def announce(alone, isolated, tmp_path):
+    """A module of an installed package that declares a kernel of this id."""
+
+    def write(kernel_id):
+        text = Path(DECLARED).read_text()
+        text = text.replace(
+            'f"mine.{name}"', f'"{kernel_id}" if name == "norm" else f"theirs.{{name}}"'
+        )
+        (tmp_path / "theirs.py").write_text(text)
+        isolated.setattr(discovery, "announced", lambda: ("theirs",))
+        isolated.syspath_prepend(str(tmp_path))
+
+    yield write
+    sys.modules.pop("theirs", None)
+
+
+def kernels_of(out):
+    return [row["kernel"] for row in json.loads(out)["buckets"]]
+
+
+def test_announced_kernels_count_beside_a_module(tune, listed, announce):
+    """A serving process records what it misses of both in one file."""
+    announce("theirs.scale")
+    path = listed(record(4), record(8, kernel="theirs.scale"))
+    status, out, _ = tune("--from", path, "--dry-run", "--json")
+    assert (status, kernels_of(out)) == (0, ["mine.norm", "theirs.scale"])
+    out = tune("--dry-run", "--json")[1]
+    assert set(kernels_of(out)) == {"mine.norm"}
+
+
+def test_a_bare_name_is_the_modules_own_first(tune, listed, announce):
+    announce("theirs.norm")
+    path = listed("norm m=4 dtype=float32", record(8, kernel="theirs.norm"))
+    status, out, _ = tune("--from", path, "--dry-run", "--json")
+    assert (status, kernels_of(out)) == (0, ["mine.norm", "theirs.norm"])

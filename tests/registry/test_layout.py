@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 from lfbo_aot.registry.layout import describe_layout
@@ -83,3 +84,26 @@ def test_torch_tensors_have_layouts():
         {"order": [1, 0], "contiguous": False, "dtype": "float32"},
         {"order": [0, 1], "contiguous": False, "dtype": "float32"},
     )
+
+
+@dataclasses.dataclass
+class Pair:
+    one: object
+    other: object
+
+
+def test_tensors_are_found_wherever_helion_finds_them():
+    rows, columns = describe_layout([ROWS, COLUMNS])
+    assert describe_layout([{"b": COLUMNS, "a": ROWS}]) == (rows, columns)
+    assert describe_layout([Pair(COLUMNS, [ROWS, {"x": ROWS}])]) == (columns, rows, rows)
+
+
+def test_neighbours_that_lie_apart_are_another_layout():
+    padded = Tensor((4, 8), (16, 1), False)
+    apart = Tensor((4, 8), (16, 2), False)
+    assert describe_layout([padded]) == (
+        {"order": [0, 1], "contiguous": False, "dtype": "float32"},
+    )
+    assert not same_layout(describe_layout([padded]), describe_layout([apart]))
+    assert not same_layout(describe_layout([apart]), describe_layout([padded]))
+    assert layout_text(describe_layout([padded, apart])) == "0,1*:float32 0,1*/:float32"

@@ -173,6 +173,146 @@ def test_what_may_differ_by_machine_or_moment_is_not_plain(declared, text):
         declared(whole, sizes=sizes, more="", declares=HEAD + KERNEL + "def other(x): ...\n")
 
 
+ENVIRON = "import os\ndef sizes(f=None):\n    return [int(os.environ.get('X', '4'))]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        ("from .util import sizes as _s\nM = _s()\n", {}),
+        ("from pkg.util import sizes as _s\nM = _s()\n", {}),
+        ("import pkg.util as u\nM = u.sizes()\n", {}),
+        ("from .between import d\nM = d()\n", {"between": "from .util import sizes as d\n"}),
+        ("from .between import *\nM = d()\n", {"between": "from .util import sizes as d\n"}),
+        ("from . import d\nM = d()\n", {"__init__": "from .util import sizes as d\n"}),
+        ("from . import d as e\nM = e()\n", {"__init__": "from .util import sizes as d\n"}),
+        ("from .util import sizes as s\n@s\ndef g(): ...\n", {}),
+        ("from .util import sizes as s\nclass C:\n    @s\n    def g(self): ...\n", {}),
+        ("from .util import sizes as s\nM = list(map(s, [1]))\n", {}),
+        ("def f():\n    from .util import sizes as s\n    return s()\nM = f()\n", {}),
+    ],
+)
+def test_what_runs_under_another_name_runs(declared, text, more):
+    whole = HEAD + KERNEL + "def k(x): ...\n" + text
+    harmless = "def sizes(f=None):\n    return [4]\n"
+    assert set(declared(whole, **{"__init__": "", **more, "util": harmless})) == {"pkg.k"}
+    with pytest.raises(NotPlainError, match=r"os\.environ"):
+        declared(whole, **more, util=ENVIRON)
+
+
+def test_a_function_that_nothing_calls_may_do_anything(declared):
+    text = "from .util import sizes as _s\ndef later():\n    return 1\n"
+    assert set(declared(HEAD + text + KERNEL + "def k(x): ...\n", util=ENVIRON)) == {"pkg.k"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Modules that are attributes of others, and more than is listed of one.
+        "import dataclasses\nM = dataclasses.inspect.os.environ\n",
+        "import enum\nM = enum.sys.platform\n",
+        "import collections\nM = collections._sys.platform\n",
+        "import functools as f\nM = f\n",
+        "from typing import get_type_hints\nM = get_type_hints(k)\n",
+        "import math\nM = math.log2(8)\n",
+        # Text of values.
+        "M = repr(k)\n",
+        "M = str(k)\n",
+        "M = f'{k}'\n",
+        "M = '%s' % k\n",
+        "M = '{0.x}'.format(k)\n",
+        "M = '{x}'.format_map({'x': k})\n",
+        "F = '{}'.format\nM = F(k)\n",
+        "class C:\n    @property\n    def size(self):\n        return torch.cuda.device_count()\nM = C()\n",
+        # What is called by what it is given to.
+        "class C:\n    def keys(self):\n        return torch.cuda.device_count()\nM = {**C()}\n",
+        "C = [(1, 2)]\nM = dict(C)\n",
+        "def call(f):\n    return f()\n@call\ndef M():\n    return torch.cuda.device_count()\n",
+        "class C:\n    def __getitem__(self, k):\n        return 1\n",
+        "def __getattr__(name):\n    return 1\n",
+        # Orders of sets.
+        "M = list({'a', 'b'})\n",
+        "M = [n for n in {'a', 'b'}]\n",
+        "for n in {'a', 'b'}:\n    M = n\n",
+        "M = {4, 8}\n",
+        "M = [*{4, 8}]\n",
+        "M = {n for n in 'ab'}.pop()\n",
+        "M = set('ab').pop()\n",
+        "M = tuple(frozenset('ab'))\n",
+        "S = set\nM = S('ab')\n",
+        "M = sorted({'a', 'b'}, key=len)\n",
+        "M = max({'a', 'b'}, key=len)\n",
+        "D = {'a': 1}\nM = D.keys() | D.keys()\n",
+        "D = {'a': 1}\nM = D.items()\n",
+        "def sorted(x):\n    return tuple(x)\nM = sorted({'a', 'b'})\n",
+        "def f(sorted):\n    return sorted({'a', 'b'})\nM = f(tuple)\n",
+        # A builtin until it is bound.
+        "M = open('sizes.txt')\nopen = 1\n",
+        "if False:\n    hash = 1\nM = hash('a')\n",
+        "class C:\n    x = open('sizes.txt')\n    open = 1\n",
+        "if False:\n    __file__ = 1\nM = __file__\n",
+        # Other ways into the interpreter.
+        "M = (n for n in [1]).gi_frame\n",
+        "del k\n",
+        "M = [1]\nassert M.pop()\n",
+        "T = torch.Tensor\nM = T([1]).device\n",
+    ],
+)  # fmt: skip
+def test_what_looks_plain_and_may_differ_is_not_plain(declared, text):
+    with pytest.raises(NotPlainError):
+        declared(HEAD + KERNEL + "def k(x): ...\n" + text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "M = sorted({n for n in (1, 2)}, reverse=True)\n",
+        "M = len(set([1, 2])), max({1, 2}), 1 in {1, 2}\n",
+        "D = {'a': 1}\nM = [k for k, v in D.items()] + sorted(D.keys())\n",
+        "M = dict(a=1), dict(zip('ab', (1, 2))), dict([('a', 1)])\n",
+        "import dataclasses\nM = dataclasses.field\n",
+        "from itertools import chain\nM = list(chain.from_iterable([[1], [2]]))\n",
+        "def f(x: torch.Tensor) -> set[int]:\n    'A text of 5 %.'\nM = f(1)\n",
+        "assert 1 in (1, 2)\n",
+    ],
+)
+def test_forms_that_tell_no_order_and_no_address_are_plain(declared, text):
+    assert set(declared(HEAD + KERNEL + "def k(x): ...\n" + text)) == {"pkg.k"}
+
+
+@pytest.mark.parametrize(
+    ("keyword", "plain"),
+    [
+        ("inputs=mk", True),
+        ("inputs=lambda s, d: mk()", True),
+        ("reference=torch.softmax", True),
+        ("inputs=mk()", False),
+        ("reference=[mk()][0]", False),
+        ("inputs=lambda s, d, n=mk(): ()", False),
+        ("inputs=lambda s, d, *, n=mk(): ()", False),
+        ("inputs=mk().run", False),
+    ],
+)
+def test_functions_that_a_declaration_holds_are_named_or_written_out(declared, keyword, plain):
+    make = "def mk():\n    return torch.cuda.device_count()\n"
+    text = HEAD + make + KERNEL.replace("dims=", f"{keyword}, dims=") + "def k(x): ...\n"
+    if plain:
+        assert set(declared(text)) == {"pkg.k"}
+    else:
+        with pytest.raises(NotPlainError, match="device_count"):
+            declared(text)
+
+
+@pytest.mark.parametrize("future", [True, False])
+def test_annotations_that_are_evaluated_count(declared, future):
+    text = "def reg():\n    return torch.cuda.device_count()\n" + KERNEL + "def k(x: reg()): ...\n"
+    if future:
+        assert set(declared("from __future__ import annotations\n" + HEAD + text)) == {"pkg.k"}
+    else:
+        with pytest.raises(NotPlainError, match="device_count"):
+            declared(HEAD + text)
+
+
 def test_a_refusal_says_where(declared):
     with pytest.raises(NotPlainError, match=r"pkg\.ops, line 3: it imports other"):
         declared("\n\nimport other\n")

@@ -48,6 +48,49 @@ def test_what_only_type_checkers_import_is_not_followed(write):
     assert list(reach(root / "pkg" / "ops.py", "pkg.ops")) == ["pkg", "pkg.b", "pkg.ops"]
 
 
+@pytest.mark.parametrize(
+    ("head", "skipped"),
+    [
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:", True),
+        ("from typing import TYPE_CHECKING as T\nif T:", True),
+        ("import typing\nif typing.TYPE_CHECKING:", True),
+        ("import typing as t\nif t.TYPE_CHECKING:", True),
+        ("TYPE_CHECKING = True\nif TYPE_CHECKING:", False),
+        ("from typing import TYPE_CHECKING\nTYPE_CHECKING = 1\nif TYPE_CHECKING:", False),
+        ("from typing import TYPE_CHECKING\nTYPE_CHECKING |= 1\nif TYPE_CHECKING:", False),
+        ("from typing import TYPE_CHECKING\nfrom .b import *\nif TYPE_CHECKING:", False),
+        (
+            "from typing import TYPE_CHECKING\nfrom .b import TYPE_CHECKING\nif TYPE_CHECKING:",
+            False,
+        ),
+        ("from .typing import TYPE_CHECKING\nif TYPE_CHECKING:", False),
+        ("from .b import TYPE_CHECKING\nif TYPE_CHECKING:", False),
+        ("from . import b as typing\nif typing.TYPE_CHECKING:", False),
+        ("from typing import Any as TYPE_CHECKING\nif TYPE_CHECKING:", False),
+        ("class typing:\n    TYPE_CHECKING = 1\nif typing.TYPE_CHECKING:", False),
+        ("if not_known.TYPE_CHECKING:", False),
+        ("from typing import TYPE_CHECKING\nif not TYPE_CHECKING:", False),
+    ],
+)
+def test_the_flag_for_type_checkers_is_typings_and_nothing_else(write, head, skipped):
+    root = write(pkg__ops=f"{head}\n    from . import a\n", pkg__a="", pkg__b="", pkg__typing="")
+    (root / "pkg" / "__init__.py").write_text("")
+    assert ("pkg.a" not in reach(root / "pkg" / "ops.py", "pkg.ops")) == skipped
+
+
+@pytest.mark.parametrize(
+    "name", ["sizes.so", "sizes.cpython-311-x86_64-linux-gnu.so", "__init__.abi3.so", "sizes.pyd"]
+)
+def test_a_compiled_module_beside_its_source_is_what_python_imports(write, name):
+    root = write(pkg__ops="from .sizes import N\n", pkg__sizes="N = 1\n", pkg__unrelated="")
+    (root / "pkg" / "__init__.py").write_text("")
+    (root / "pkg" / "unrelated.so").write_bytes(b"")
+    assert "pkg.sizes" in reach(root / "pkg" / "ops.py", "pkg.ops")
+    (root / "pkg" / name).write_bytes(b"")
+    with pytest.raises(SourceError, match="compiled"):
+        reach(root / "pkg" / "ops.py", "pkg.ops")
+
+
 def test_modules_that_import_each_other_end(write):
     root = write(pkg__a="from . import b\n", pkg__b="from . import a\n")
     (root / "pkg" / "__init__.py").write_text("")

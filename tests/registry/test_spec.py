@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import functools
+import inspect
+
 import pytest
 
 from lfbo_aot.errors import DeclarationError
@@ -7,6 +10,7 @@ from lfbo_aot.errors import ShapeError
 from lfbo_aot.errors import TuningError
 from lfbo_aot.registry.dims import Exact
 from lfbo_aot.registry.dims import Range
+from lfbo_aot.registry.spec import make_spec
 
 
 def test_what_is_declared_is_kept(spec_of):
@@ -123,3 +127,28 @@ def test_an_id_that_no_file_can_have_is_refused(spec_of, kernel_id):
     with pytest.raises(DeclarationError, match="can't be the name of a file") as caught:
         spec_of(kernel_id=kernel_id)
     assert (caught.value.kernel, caught.value.place) == (kernel_id, "/somewhere/ops.py:7")
+
+
+@pytest.mark.parametrize(
+    "shape", [lambda *args: {"m": args[1]}, functools.partial(lambda x, m: {"m": m}, m=1)]
+)
+def test_a_shape_function_that_cannot_be_seen_through_is_refused_where_it_matters(shape):
+    """Else an entry tuned with one value of `flag` would answer for another one."""
+    made = {
+        "kernel": None,
+        "kernel_id": "mine.k",
+        "place": ("mine", "mine.py", 3),
+        "source": "sha256:0",
+        "settings": {},
+        "dims": {"m": Exact(1)},
+        "shape": shape,
+    }
+
+    def flagged(x, flag: bool = False): ...
+
+    def tensors(x): ...
+
+    if not isinstance(shape, functools.partial):
+        with pytest.raises(DeclarationError, match=r"shape= reads 'flag'.*without \*args"):
+            make_spec(signature=inspect.signature(flagged), **made)
+    assert make_spec(signature=inspect.signature(tensors), **made).places_read is None

@@ -74,11 +74,12 @@ def test_l2_what_does_not_compile_or_load_falls_back_to_alternates_then_the_defa
     with caplog.at_level(logging.WARNING, "lfbo_aot"):
         assert set_warps(kernel, X) == 2
         (text,) = said(caplog)
-        # Both are bad for this process: neither compiled nor spoken of again.
+        # The one is bad for this process; the other needs too much, which it may not at other sizes.
+        # Neither is spoken of again.
         assert set_warps(kernel, torch.ones(48)) == 2
         assert set_default(kernel, torch.ones(128))
         assert said(caplog) == [text]
-    assert compiler == [8, 16, 2, 2]
+    assert compiler == [8, 16, 2, 16, 2, 16]
     assert "mykern.scale" in text
     assert "its alternate number 2 is served" in text
     assert "PassManager::run failed" in text
@@ -95,7 +96,7 @@ def test_l2_where_no_alternate_works_the_default_is_served_with_one_warning(
         assert set_default(kernel, torch.ones(48))
     (text,) = said(caplog)
     assert "Helion's default is served" in text
-    assert compiler == [8, 16]
+    assert compiler == [8, 16, 16]
 
 
 # L3
@@ -163,7 +164,7 @@ def test_l7_a_tensor_that_is_no_part_of_the_shape_but_of_the_code_is_no_hit(proj
     assert strided.status == "default"
     place = f"({path}: CPU|{BOX})"
     assert strided.reasons == (
-        f"layout: entry=0:float32 flag=False here=0*:float32 flag=False {place}",
+        f"layout: entry=0:float32 flag=False here=0*/:float32 flag=False {place}",
     )
     other = project("fast", ops=OPS.replace("dims={", "fast_math=True, dims={", 1))
     fast = lfbo_aot.resolve(other, other.normalize_args(X))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -79,4 +80,12 @@ def test_of_one_arch(one, write_database, make_entry):
 def test_what_cannot_be_read_is_an_error(one, closed):
     closed(one / "sm90")
     with pytest.raises(DatabaseError, match="sm90: can't be read"):
+        of(one)
+
+
+def test_a_pipe_is_not_waited_for(one):
+    declared = one / "kernels" / f"{KERNEL}.json"
+    declared.unlink()
+    os.mkfifo(declared)
+    with pytest.raises(DatabaseError, match="json: can't be read: not a file"):
         of(one)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -18,6 +21,7 @@ from lfbo_aot.registry.dims import Range  # noqa: E402
 from lfbo_aot.registry.reads import places_read  # noqa: E402
 from lfbo_aot.runtime import dispatch  # noqa: E402
 from lfbo_aot.runtime import hardware  # noqa: E402
+from lfbo_aot.runtime import memo  # noqa: E402
 from lfbo_aot.runtime import repeats  # noqa: E402
 from lfbo_aot.runtime.repeats import TICK  # noqa: E402
 from lfbo_aot.runtime.serving import unserved_bind  # noqa: E402
@@ -117,7 +121,7 @@ def test_a_number_that_is_first_seen_later_counts_from_then_on(answers, ran):
     made = declare(first, by_count)
     x = torch.ones(256)
     assert made(x, "all")["num_warps"] == 1
-    assert made._key_fn(x, "all") is None
+    assert made._key_fn(x, "all") == memo.mark()
     assert [made(x, n)["num_warps"] for n in (1, 2, 4, 1)] == [2, 4, 8, 2]
     assert made(x, "all")["num_warps"] == 1
 
@@ -129,7 +133,7 @@ def test_a_number_that_no_dim_reads_costs_no_look_up(answers, ran):
     for factor in (1.0, 2.0, 3.0, 1.0):
         assert made(x, factor)["num_warps"] == 2
     assert len(answers.asked) == 1
-    assert made._key_fn(x, 1.0) is None
+    assert made._key_fn(x, 1.0) == memo.mark()
 
 
 @dataclasses.dataclass
@@ -171,6 +175,18 @@ def _shares(x, count):
     return inner()
 
 
+class Shapes:
+    def of(self, x, count):
+        return {"n": count}
+
+    @classmethod
+    def shared(cls, x, count):
+        return {"n": x.size(0)}
+
+    def __call__(self, x, count):
+        return {"n": x.size(0)}
+
+
 def _looks_around(x, count):
     return locals()
 
@@ -186,7 +202,14 @@ def _looks_around(x, count):
         (_reads, {0}),
         (_shares, {1}),
         (_looks_around, None),
-        (lambda *args: {}, None),
+        (lambda *args: {}, set()),
+        (lambda x, *rest: {"n": x.size(0)}, {0}),
+        (lambda x, *rest: {"n": rest[0]}, None),
+        (lambda x, **more: {}, None),
+        (Shapes().of, {1}),
+        (Shapes.shared, {0}),
+        (Shapes(), {0}),
+        (functools.partial(_reads, count=2), None),
         (dict, None),
     ],
 )
@@ -200,7 +223,7 @@ def test_static_shapes_have_a_constant_key(answers, ran):
     for n in (48, 100, 48, 100, 48):
         x = torch.ones(n)
         assert made(x, x + 1)["num_warps"] == (2 if n == 48 else 8)
-    assert made._key_fn(x, x) is None
+    assert made._key_fn(x, x) == memo.mark()
     assert len(answers.asked) == 2
 
 
@@ -346,10 +369,10 @@ def test_different_devices_of_one_arch_have_different_bound_kernels(answers, ran
     monkeypatch.setattr(dispatch, "_devices", lambda args: names)
     made = declare()
     made(torch.ones(48))
-    assert made._key_fn(torch.ones(48), 2.0) == "sm90/B"
-    assert made._key_fn(torch.ones(48, device="meta")) == "sm90/A"
-    assert made._key_fn([torch.ones(48, device="meta")], 2.0) == "sm90/A"
-    assert made._base_specialization_key((torch.ones(48),))[-1] == "sm90/B"
+    assert made._key_fn(torch.ones(48), 2.0) == (memo.mark(), "sm90/B")
+    assert made._key_fn(torch.ones(48, device="meta")) == (memo.mark(), "sm90/A")
+    assert made._key_fn([torch.ones(48, device="meta")], 2.0) == (memo.mark(), "sm90/A")
+    assert made._base_specialization_key((torch.ones(48),))[-1] == (memo.mark(), "sm90/B")
 
 
 def test_devices_are_asked_for_only_where_tensors_are_on_them(monkeypatch):
@@ -378,7 +401,7 @@ def test_the_authors_own_key_still_counts(answers, ran):
     assert len(bound_kernels(existing)) == 2
     # Declared once more: the author's key isn't wrapped twice.
     lfbo_aot.register(existing, dims=DIMS, shape=by_size, package="theirs")
-    assert existing._key_fn(x, 30.0) == (True, None)
+    assert existing._key_fn(x, 30.0) == (True, memo.mark())
 
 
 def test_a_shape_function_that_fails_has_the_key_of_the_default(ran):
@@ -418,3 +441,104 @@ def test_symbolic_sizes_have_a_key_of_their_own(answers):
     made = declare(static_shapes=False)
     assert made._key_fn(symbolic) == "dynamic"
     assert answers.asked == []
+
+
+def by_count_or_none(x, count):
+    return {"n": 0 if count is None else count, "dtype": x.dtype}
+
+
+def maybe(x: torch.Tensor, count: int | None = None) -> torch.Tensor:
+    out = torch.empty_like(x)
+    for tile in hl.tile(x.size(0)):
+        out[tile] = x[tile] * 2
+    return out
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_numbers_count_in_calls_that_are_remembered_whatever_stood_there_first(
+    answers, ran, static
+):
+    counts = {None: warps(1), 5: warps(2), 50: warps(8)}
+    answers.answer = lambda x, count=None: (str(count), counts[count])
+    made = declare(maybe, by_count_or_none, static_shapes=static)
+    x = torch.ones(64)
+    assert [made(x, n)["num_warps"] for n in (None, 5, 50)] == [1, 2, 8]
+    for n in (None, 5, 50):
+        assert {made(x, n)["num_warps"] for _ in range(3 * TICK)} == {counts[n]["num_warps"]}
+    assert [made(x, n)["num_warps"] for n in (50, None, 5)] == [8, 1, 2]
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_lists_of_numbers_that_no_dim_tells_are_told_apart(answers, ran, static):
+    answers.answer = lambda x, counts: ("one", warps(8)) if counts == [1, 2] else None
+    made = declare(
+        lists, lambda x, counts: {"n": x.size(0), "dtype": x.dtype}, static_shapes=static
+    )
+    x = torch.ones(64)
+    default = made(x, [3, 4])["num_warps"]
+    assert default != 8
+    for _ in range(3 * TICK):
+        assert (made(x, [1, 2])["num_warps"], made(x, [3, 4])["num_warps"]) == (8, default)
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_another_store_or_policy_counts_at_once_and_until_it_is_taken_back(answers, ran, static):
+    answers.answer = buckets
+    made = declare(static_shapes=static)
+    x = torch.ones(64)
+    prepared = made.prepare(x, 2.0)
+    assert {made(x, 2.0)["num_warps"] for _ in range(3 * TICK)} == {2}
+    bound = bound_kernels(made)
+    with lfbo_aot.use_policy("any"):
+        answers.answer = lambda x, *_: ("other", warps(16))
+        assert [made(x, 2.0)["num_warps"], prepared(x, 2.0)["num_warps"]] == [16, 16]
+    answers.answer = None  # not asked again: what is bound for that store is still there
+    assert [made(x, 2.0)["num_warps"], prepared(x, 2.0)["num_warps"]] == [2, 2]
+    assert bound < bound_kernels(made)
+
+
+def test_calls_that_are_remembered_keep_no_tensor_alive(answers, ran):
+    answers.answer = buckets
+    made = declare(add, lambda x, y: {"n": x.size(0), "dtype": x.dtype}, static_shapes=False)
+    kept = []
+    for n in range(65, 65 + 2 * TICK):
+        x, y = torch.ones(n), torch.ones(n)
+        for _ in range(TICK):
+            made(x, y)
+        kept += [weakref.ref(x), weakref.ref(y)]
+    del x, y
+    answers.asked.clear()
+    ran.clear()
+    gc.collect()
+    assert not any(ref() is not None for ref in kept)
+
+
+@pytest.mark.parametrize("order", [(64, 1024), (1024, 64)])
+def test_what_fails_at_one_size_is_tried_at_another(answers, ran, monkeypatch, order):
+    """Else what a call runs would depend on the calls before it, and ranks might differ."""
+    from lfbo_aot.runtime import serving
+
+    def why_not(spec, function, args):
+        big = args[0].size(0) > 100 and function(*args)["num_warps"] == 8
+        return "OutOfResources: out of resource: shared memory, Required: 300000" if big else None
+
+    monkeypatch.setattr(serving, "why_not_run", why_not)
+    answers.answer = lambda x, *_: ("one", warps(8), warps(2))
+    made = declare()
+    found = {n: made(torch.ones(n))["num_warps"] for n in order}
+    assert found == {64: 8, 1024: 2}
+
+
+@pytest.mark.parametrize(
+    ("reason", "depends"),
+    [
+        ("doesn't fit: num_stages=1 has 2 values, and the kernel takes 1", True),
+        ("InvalidConfig: Too many values for config['reduction_loops']", True),
+        ("OutOfResources: out of resource: shared memory, Required: 9", True),
+        ("RuntimeError: PassManager::run failed", False),
+    ],
+)
+def test_which_failures_may_be_of_the_size(reason, depends):
+    from lfbo_aot.runtime import serving
+
+    assert serving.depends_on_sizes(reason) is depends

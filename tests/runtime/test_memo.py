@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 import types
+from collections import defaultdict
+from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 
@@ -165,3 +168,22 @@ def test_a_torch_that_another_thread_is_loading_is_no_torch(served, monkeypatch)
     assert resolve(KERNEL, {"m": 8, "causal": True}, ARCH, policy="any").status == "exact"
     with pytest.raises(DeviceUnavailableError):
         resolve(KERNEL, (8, True))
+
+
+@pytest.mark.parametrize(
+    "m", [Decimal(8), Fraction(8), complex(8), 8.0, "np.float32(8)", "np.int8(8)", "np.array(8)"]
+)
+def test_equal_questions_get_equal_answers_in_any_order(served, m):
+    if isinstance(m, str):
+        np = pytest.importorskip("numpy")
+        m = eval(m, {"np": np})
+    first = resolve(KERNEL, {"m": m, "causal": True}, ARCH)
+    assert resolve(KERNEL, {"m": 8, "causal": True}, ARCH) == first
+    assert resolve(KERNEL, {"m": m, "causal": True}, ARCH) == first
+    assert resolve(KERNEL, (m, True), ARCH) == first
+
+
+def test_a_dict_that_fills_itself_is_another_question(served):
+    get_config(KERNEL, {"m": 8, "causal": True}, ARCH)
+    with pytest.raises(UnknownNameError, match="typo"):
+        get_config(KERNEL, defaultdict(lambda: True, {"m": 8, "typo": 1}), ARCH)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -43,3 +44,19 @@ def test_a_file_that_cannot_be_written_is_warned_of_once(isolated, tmp_path, ask
     assert [ask(300), ask(301)] == [{}, {}]
     said = [r.getMessage() for r in caplog.records if "RECORD_MISSES" in r.getMessage()]
     assert said == [f"LFBO_AOT_RECORD_MISSES: {tmp_path} can't be written: Is a directory"]
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_pipe_is_not_waited_for(isolated, tmp_path, ask, caplog, read):
+    """Neither where nobody reads it, nor where its reader would be stuck when it is full."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    isolated.setenv("LFBO_AOT_RECORD_MISSES", str(pipe))
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK) if read else None
+    assert [ask(300), ask(301)] == [{}, {}]
+    if reader is not None:
+        assert os.read(reader, 1) == b""
+        os.close(reader)
+    said = [r.getMessage() for r in caplog.records if "RECORD_MISSES" in r.getMessage()]
+    why = "not a regular file" if read else "No such device or address"
+    assert said == [f"LFBO_AOT_RECORD_MISSES: {pipe} can't be written: {why}"]

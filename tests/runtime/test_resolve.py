@@ -181,7 +181,7 @@ def test_many_misses_do_not_flood_the_log(serve, make_entry, caplog):
     for m in range(300, 400):
         resolve(KERNEL, {**SHAPE, "m": m}, ARCH)
     assert len(texts(caplog)) == 51
-    assert texts(caplog)[-1] == f"{KERNEL}: 50 warnings; no more follow for this kernel"
+    assert texts(caplog)[-1] == f"{KERNEL}: 50 warnings; no more of this kind follow"
 
 
 @pytest.mark.parametrize("arch", ["sm100/NVIDIA B300X", "sm121", "gfx942:sramecc+:xnack-"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -245,3 +247,46 @@ def test_only_tensors_that_a_kernel_can_be_launched_on_are_tried(monkeypatch):
     assert trial._runs_here((torch.nn.Parameter(X),))
     assert not trial._runs_here((X, fake))
     assert not trial._runs_here((meta,))
+
+
+WRITES = """
+def plain(x, _launcher=None):
+    out = torch.empty_like(x)
+    _launcher(kernel, (1,), x, out, num_warps=4)
+    return out
+
+def in_place(x, _launcher=None):
+    x.add_(1)
+    return plain(x)
+
+def by_index(x, _launcher=None):
+    x[0] = 1
+
+def augmented(x, _launcher=None):
+    x += 1
+
+def given(x, _launcher=None):
+    torch.add(x, 1, out=x)
+"""
+
+
+def test_host_code_that_may_write_gets_copies_of_all(tmp_path):
+    path = tmp_path / "generated.py"
+    path.write_text(WRITES)
+    made = {}
+    exec(compile(WRITES, str(path), "exec"), made)
+    found = {name: trial.may_write(made[name]) for name in made if not name.startswith("_")}
+    assert found == {
+        "plain": False,
+        "in_place": True,
+        "by_index": True,
+        "augmented": True,
+        "given": True,
+    }
+    assert trial.may_write(len)  # it can't be told
+    x = torch.ones(4)
+    spec = SimpleNamespace(mutates=(), signature=inspect.signature(lambda x: x))
+    assert trial._copied(spec, made["plain"], (x,))[0] is x
+    (copy,) = trial._copied(spec, made["in_place"], (x,))
+    assert copy is not x
+    assert torch.equal(copy, x)
