@@ -313,6 +313,15 @@ def stuck(folder, first=":"):
     return str(path)
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C raises, also where the tests run in the background of a shell that ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_run_and_is_no_outcome(started, isolated, tmp_path):
     """Ctrl-C while the command runs: nothing stays behind, and the next miss tries again."""
     real, fifo, pids = sys.executable, tmp_path / "fifo", []
