@@ -12,7 +12,7 @@ from lfbo_aot.registry.devices import INTERPRETER
 from lfbo_aot.registry.devices import DeviceId
 from lfbo_aot.runtime.lookup import look_up
 from lfbo_aot.runtime.request import Request
-from lfbo_aot.runtime.request import value_text
+from lfbo_aot.runtime.request import shape_text
 from lfbo_aot.runtime.resolution import DEFAULT
 from lfbo_aot.runtime.resolution import EXACT
 from lfbo_aot.runtime.resolution import SERVED_BY
@@ -167,8 +167,7 @@ def _may_be_held(store: Store, kernel_id: str, point: Mapping[str, Value], targe
         if shard is None:
             continue
         try:
-            boxes = (box for name in shard.device_names for box, _ in shard.boxes(name))
-            if shard.problems or any(box.contains(point) for box in boxes):
+            if shard.problems or any(shard.holding(name, point) for name in shard.device_names):
                 return True
         except DatabaseError:
             return True
@@ -196,11 +195,6 @@ def _state(
     if attempt is not None and attempt.status in ("running", "interrupted", "waiting"):
         return MISSING, [f"its tuning on {attempt.device} is {attempt.status}"]
     return MISSING, [NOTHING]
-
-
-def shape_text(shape: Mapping[str, Value]) -> str:
-    """`m=4096 causal=true`, as the command line takes it."""
-    return " ".join(f"{name}={value_text(value)}" for name, value in shape.items())
 
 
 def _device(text: str) -> DeviceId | None:

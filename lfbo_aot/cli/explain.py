@@ -18,7 +18,7 @@ from lfbo_aot.cli.get import ask
 from lfbo_aot.cli.streams import json_text
 from lfbo_aot.database.frozen import thaw
 from lfbo_aot.runtime import state
-from lfbo_aot.runtime.request import value_text
+from lfbo_aot.runtime.request import shape_text
 from lfbo_aot.runtime.resolution import DEFAULT
 from lfbo_aot.runtime.resolution import DIFFERS
 from lfbo_aot.runtime.resolution import EQUAL
@@ -106,7 +106,7 @@ def _as_json(found: Considered) -> dict[str, Any]:
 
 
 def _as_text(request: Request, resolution: Resolution, policy: str) -> Iterator[str]:
-    shape = " ".join(f"{name}={value_text(value)}" for name, value in request.shape.items())
+    shape = shape_text(request.shape)
     yield from _wrap("kernel   ", request.kernel_id)
     yield from _wrap("shape    ", shape)
     yield from _wrap("asked    ", f"for {request.target}, policy {policy}")

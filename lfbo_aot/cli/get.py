@@ -15,7 +15,7 @@ from lfbo_aot.database.frozen import thaw
 from lfbo_aot.runtime import state
 from lfbo_aot.runtime.lookup import look_up
 from lfbo_aot.runtime.request import make_request
-from lfbo_aot.runtime.request import value_text
+from lfbo_aot.runtime.request import shape_text
 from lfbo_aot.runtime.resolution import DEFAULT
 from lfbo_aot.runtime.settings import POLICIES
 
@@ -99,7 +99,7 @@ def answer_json(request: Request, resolution: Resolution) -> dict[str, Any]:
 
 
 def _as_text(request: Request, resolution: Resolution) -> list[str]:
-    shape = " ".join(f"{name}={value_text(value)}" for name, value in request.shape.items())
+    shape = shape_text(request.shape)
     lines = [f"{request.kernel_id}  {shape}  {request.target}"]
     entry = resolution.entry
     if entry is None:

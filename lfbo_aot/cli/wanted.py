@@ -18,7 +18,7 @@ from lfbo_aot.errors import ShapeError
 from lfbo_aot.errors import UnknownNameError
 from lfbo_aot.registry.devices import INTERPRETER
 from lfbo_aot.registry.devices import parse_target
-from lfbo_aot.runtime.request import value_text
+from lfbo_aot.runtime.request import shape_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -219,7 +219,7 @@ def _find(
 
 
 def _outside(spec: KernelSpec, shape: Mapping[str, Value], *, on_interpreter: bool) -> str:
-    dims = " ".join(f"{name}={value_text(value)}" for name, value in shape.items())
+    dims = shape_text(shape)
     if on_interpreter:
         return (
             f"{spec.kernel_id} {dims} isn't among its small= shapes, which is what the interpreter "

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from lfbo_aot.database.line import Line
 from lfbo_aot.database.line import parse_line
+from lfbo_aot.registry.buckets import part_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +145,7 @@ class Keys:
         """Those whose boxes may hold `shape` by their text, in the file's order."""
         found: set[int] | None = None
         for name, value in shape.items():
-            places = set(self._with.get(f"{name}={_text(value)}", ()))
+            places = set(self._with.get(f"{name}={part_text(value)}", ()))
             if type(value) is int:
                 for lo, hi, piece in self._intervals.get(name, ()):
                     if lo <= value <= hi:
@@ -161,7 +162,3 @@ class Keys:
                 with contextlib.suppress(ValueError):
                     found.setdefault(name, []).append((int(lo), int(hi), piece))
         return found
-
-
-def _text(value: Value) -> str:
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import stat
 from typing import TYPE_CHECKING
 
+from lfbo_aot.database.files import read_file
 from lfbo_aot.database.index import PINNED
 from lfbo_aot.database.index import Keys
 from lfbo_aot.database.index import index_lines
@@ -171,13 +171,7 @@ class Shard:
             return None
 
     def _read(self) -> Index:
-        try:
-            if not stat.S_ISREG(self.path.stat().st_mode):  # a pipe would be waited for
-                raise DatabaseError(self.path, "can't be read: not a file")
-            content = self.path.read_bytes()
-        except OSError as error:
-            raise DatabaseError(self.path, f"can't be read: {error.strerror}") from error
-        return index_lines(content, self._damaged)
+        return index_lines(read_file(self.path), self._damaged)
 
     def _damaged(self, number: int, reason: str, raw: bytes) -> None:
         problem = Problem(self.path, number, reason)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from typing import Any
 
 from lfbo_aot.errors import ShapeError
+from lfbo_aot.registry.layout import tensors_in
 from lfbo_aot.runtime import memo
 from lfbo_aot.runtime.repeats import remembering
 
@@ -177,7 +178,7 @@ def _device_key(names: dict[Any, str]) -> Key:
             found = names.get(getattr(arg, "device", None))
             if found is not None:
                 return memo.mark(), found
-        for arg in _tensors(args):
+        for arg in tensors_in(args):
             found = names.get(arg.device)
             if found is not None:
                 return memo.mark(), found
@@ -193,18 +194,12 @@ def _devices(args: Sequence[Any]) -> dict[Any, str] | None:
     from lfbo_aot.runtime import hardware
 
     # Asking initialises CUDA, which must not happen for tensors on the CPU: the process may fork.
-    if all(tensor.device.type == "cpu" for tensor in _tensors(args)):
+    if all(tensor.device.type == "cpu" for tensor in tensors_in(args)):
         return None
     if hardware.uniform():
         return {}
     here = enumerate(hardware.identities())
     return {torch.device("cuda", index): str(device) for index, device in here}
-
-
-def _tensors(args: Sequence[Any]) -> Iterator[Any]:
-    from lfbo_aot.registry.layout import tensors_in
-
-    return tensors_in(args)
 
 
 def _holds_number(value: Any) -> bool:

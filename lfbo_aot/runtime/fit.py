@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
 
@@ -12,6 +11,7 @@ from lfbo_aot.registry.devices import INTERPRETER
 from lfbo_aot.runtime.resolution import EXACT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from collections.abc import Sequence
 
     from lfbo_aot.registry.spec import KernelSpec
@@ -93,12 +93,3 @@ def other_space(
 def _narrowed(settings: Any) -> bool:
     """Whether a setting for Helion's tuner leaves a part of the space out, or moves its default."""
     return any(getattr(settings, name, usual) != usual for name, usual in _FOR_TUNERS)
-
-
-def thaw(value: Any) -> Any:
-    """A plain, mutable copy of what a resolution holds: dicts and lists all the way down."""
-    if isinstance(value, Mapping):
-        return {key: thaw(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [thaw(item) for item in value]
-    return value

@@ -51,8 +51,7 @@ class _Found(NamedTuple):
 def look_up(store: Store, request: Request, policy: str) -> Answer:
     """The answer to `request`: a pinned entry, else by status, then freshness, then layer.
 
-    In each layer only the smallest box counts of those that hold the shape and can be served. Where
-    no device is named, the least latency decides at last; where another device of the arch answers,
+    Of equal ones in a layer the smallest box answers of those that hold the shape. Where no device is named, the least latency decides at last; where another device of the arch answers,
     the one most like the device asked about. Reads files where they haven't been read yet, and
     nothing else.
     """

@@ -1,7 +1,5 @@
 """Answers that were given, kept for the same question: what a warm look-up costs is decided here.
 
-from lfbo_aot.registry.locks import ForkLock
-
 Two tables, by how a question is put: a dict of dims, by name and with nothing more; and all else that
 can be compared, live tensors among it. Both are emptied when the store or the policy changes.
 """

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from lfbo_aot.errors import DatabaseError
 from lfbo_aot.registry.buckets import Bucket
 from lfbo_aot.registry.buckets import part_contains
+from lfbo_aot.registry.buckets import part_text
 from lfbo_aot.registry.devices import INTERPRETER
 from lfbo_aot.registry.devices import KNOWN
 from lfbo_aot.registry.dims import Interval
-from lfbo_aot.runtime.request import value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ def miss_reason(store: Store, request: Request) -> str:
 
 def tune_command(request: Request) -> str:
     """The command line that tunes what was asked, to be run on the device that it is for."""
-    dims = (f"{name}={value_text(value)}" for name, value in request.shape.items())
+    dims = (f"{name}={part_text(value)}" for name, value in request.shape.items())
     where = ["--device", "interpreter"] if request.target.device == INTERPRETER else []
     command = shlex.join(["lfbo-aot", "tune", request.kernel_id, *dims, *where])
     # Whether a package announces its kernels can't be told here without looking at all of them.

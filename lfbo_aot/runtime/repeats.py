@@ -116,7 +116,8 @@ class Memory:
                 calls = dict(self._calls)  # others read it meanwhile
                 if len(calls) >= MOST:
                     del calls[next(iter(calls))]
-                self._calls = {**calls, slot: call}
+                calls[slot] = call
+                self._calls = calls
                 self._kernel._prepared_call = self  # noqa: SLF001
         except Exception:
             # A memory that can't be made leaves calls as quick as they were.

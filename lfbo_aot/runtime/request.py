@@ -18,6 +18,7 @@ from lfbo_aot.errors import DeviceUnavailableError
 from lfbo_aot.errors import ShapeError
 from lfbo_aot.errors import UnknownNameError
 from lfbo_aot.registry import catalog
+from lfbo_aot.registry.buckets import part_text
 from lfbo_aot.registry.devices import INTERPRETER
 from lfbo_aot.registry.devices import Target
 from lfbo_aot.registry.devices import check_arch
@@ -62,7 +63,7 @@ class Request:
     @property
     def shape_key(self) -> str:
         """The shape as it would stand in a key."""
-        return "|".join(f"{name}={value_text(value)}" for name, value in self.shape.items())
+        return "|".join(f"{name}={part_text(value)}" for name, value in self.shape.items())
 
     @property
     def key(self) -> str:
@@ -140,9 +141,9 @@ def _declared_for(declared: Any, target: Target) -> Sequence[Bucket | str] | Non
     return None if known is None else known.small
 
 
-def value_text(value: Value) -> str:
-    """A dim's value as it stands in keys and on the command line."""
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+def shape_text(shape: Mapping[str, Value]) -> str:
+    """`m=4096 causal=true`, as the command line takes it."""
+    return " ".join(f"{name}={part_text(value)}" for name, value in shape.items())
 
 
 def _plain(kernel_id: str, dims: Dims, shape: object) -> dict[str, Value]:

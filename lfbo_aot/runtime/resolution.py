@@ -42,7 +42,6 @@ REFUSED = "refused"
 OUTRANKED = "outranked"
 DAMAGED = "damaged"
 NOTHING = "nothing held"
-NOT_LOOKED_AT = "not looked at"
 
 
 class Check(NamedTuple):
@@ -72,7 +71,7 @@ class Considered:
     path: str
     """The layer's folder."""
     outcome: str
-    """`served`, `refused`, `outranked`, `damaged`, `nothing held` or `not looked at`."""
+    """`served`, `refused`, `outranked`, `damaged` or `nothing held`."""
     why: tuple[str, ...] = ()
     key: str = ""
     """The entry's; empty where the layer holds no box for the shape."""

@@ -16,14 +16,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 from typing import Any
 
+from lfbo_aot.database.frozen import thaw
 from lfbo_aot.errors import ShapeError
+from lfbo_aot.registry.layout import tensors_in
 from lfbo_aot.runtime.dispatch import DYNAMIC
 from lfbo_aot.runtime.dispatch import Dispatch
 from lfbo_aot.runtime.dispatch import is_symbolic
 from lfbo_aot.runtime.environment import Environment
 from lfbo_aot.runtime.fit import misfit
 from lfbo_aot.runtime.fit import other_space
-from lfbo_aot.runtime.fit import thaw
 from lfbo_aot.runtime.notices import warn_once
 from lfbo_aot.runtime.prepared import prepare
 from lfbo_aot.runtime.traced import lowered_symbolic
@@ -43,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 _unserved: ContextVar[bool] = ContextVar("lfbo_aot_unserved", default=False)
 _helions: ContextVar[bool] = ContextVar("lfbo_aot_helions_tuner", default=False)
+MISFIT = "doesn't fit"
+_OF_SIZES = (MISFIT, "InvalidConfig", "out of resource", "OutOfResources", "out of memory")
 _SYMBOLIC = f"{DYNAMIC}: sizes are symbols (torch.compile, dynamic shapes); serves Helion's default"
 
 
@@ -163,7 +166,6 @@ class Serving:
         return resolve(self._kernel, Live(args), environment=self._environment(args))
 
     def _environment(self, args: Sequence[Any]) -> Environment:
-        from lfbo_aot.registry.layout import tensors_in
         from lfbo_aot.runtime.hardware import limits_here
 
         device = next((tensor.device for tensor in tensors_in(args)), None)
@@ -278,10 +280,6 @@ class Serving:
 @lru_cache(maxsize=1)
 def _versions() -> dict[str, str]:
     return loaded_versions()
-
-
-MISFIT = "doesn't fit"
-_OF_SIZES = (MISFIT, "InvalidConfig", "out of resource", "OutOfResources", "out of memory")
 
 
 def depends_on_sizes(reason: str) -> bool:

@@ -49,14 +49,17 @@ class Weighed:
 
     considered: Considered
     entry: Entry
-    obstacles: tuple[str, ...]
-    """Why it isn't served; empty where it is."""
     reasons: tuple[str, ...]
     """What is to be said of it where it is served."""
     misfit: tuple[str, ...]
     """Those of the obstacles that are the kernel's: another source, other settings."""
     soft: tuple[str, ...]
     """What makes it stale."""
+
+    @property
+    def obstacles(self) -> tuple[str, ...]:
+        """Why it isn't served; empty where it is."""
+        return self.considered.why
 
     @property
     def rank(self) -> Rank:
@@ -126,11 +129,10 @@ def weigh(
         pinned=entry.pinned and (own or asked is None),
         checks=checks,
     )
+    reasons += soft
     if skipped:
-        reasons += [*soft, f"not checked: {', '.join(skipped)}"]
-    else:
-        reasons += soft
-    return Weighed(considered, entry, tuple(obstacles), tuple(reasons), misfit, soft)
+        reasons.append(f"not checked: {', '.join(skipped)}")
+    return Weighed(considered, entry, tuple(reasons), misfit, soft)
 
 
 def _told(check: Check, device: str = "") -> str:
