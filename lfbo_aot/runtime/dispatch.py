@@ -112,8 +112,8 @@ class Dispatch:
         if is_symbolic(args):
             return DYNAMIC
         if torch.compiler.is_compiling():
-            # Where Dynamo traces into the call it can read a dict, and nothing more than that.
-            return self._seen.get(_metadata(args), DYNAMIC)
+            # Where Dynamo traces into the call it can read a dict, and hardly more than that.
+            return self._seen.get((memo.mark(), _metadata(args)), DYNAMIC)
         if self.tuning():
             return self._bucket(args)
         try:
@@ -122,7 +122,7 @@ class Dispatch:
         except ShapeError:
             found = None  # said, or raised, where the call is bound
         if len(self._seen) < _MOST_SEEN:
-            self._seen[_metadata(args)] = found
+            self._seen[memo.mark(), _metadata(args)] = found
         return found
 
     def _bucket(self, args: tuple[Any, ...]) -> str | None:

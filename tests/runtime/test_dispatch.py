@@ -542,3 +542,17 @@ def test_which_failures_may_be_of_the_size(reason, depends):
     from lfbo_aot.runtime import serving
 
     assert serving.depends_on_sizes(reason) is depends
+
+
+def test_what_dynamo_traces_into_finds_the_answers_of_the_store_in_force(answers, ran, monkeypatch):
+    answers.answer = buckets
+    made = declare(static_shapes=False)
+    x = torch.ones(64)
+    made(x, 2.0)
+    known = made._key_fn(x, 2.0)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    key = made.lfbo_aot_serving._dispatch._of_answer
+    assert key(x, 2.0) == known
+    with lfbo_aot.use_policy("any"):
+        assert key(x, 2.0) == dispatch.DYNAMIC  # not seen under it yet
+    assert key(x, 2.0) == known
