@@ -61,7 +61,9 @@ def kernel(
 ) -> Callable[[Callable[..., Any]], Any]:
     """A decorator that makes a function a `helion.Kernel` whose configs come from the store.
 
-    `dims` says what a config depends on, and `shape` maps a call's arguments to the dims. `inputs`,
+    `dims` says what a config depends on, and `shape` maps a call's arguments to the dims; it may
+    read their sizes, strides, dtypes, devices and plain values, by which answers are remembered. A
+    plain argument that it doesn't read is part of what an entry holds for. `inputs`,
     `reference`, `tolerance`, `small` and `mutates` are for tuning; without `inputs` the kernel can
     only be served. `buckets` lists boxes in place of the product of the dims' parts. `package`
     stands before the name in the kernel's id. The other keywords are Helion's settings.
