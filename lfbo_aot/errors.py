@@ -137,6 +137,10 @@ class TuningError(LfboAotError):
     """A tuning run can't start or can't go on."""
 
 
+class DeviceLostError(TuningError):
+    """A GPU on which nothing can be tuned any more in this run."""
+
+
 class JournalBusyError(TuningError):
     """Another run holds the journal of this kernel and device."""
 

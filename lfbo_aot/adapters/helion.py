@@ -45,6 +45,7 @@ __all__ = [
     "Launch",
     "SpaceCodec",
     "bind",
+    "code_digest",
     "default_config",
     "generate",
     "launches",
@@ -120,6 +121,10 @@ class SpaceCodec:
                 tunables.append(tunable)
         return tuple(tunables)
 
+    def keep(self, inert: Sequence[tuple[str, int]]) -> None:
+        """Search these places no more: they make no difference to the code."""
+        self.space = replace(self.space, inert=tuple(inert))
+
     def config(self, point: Point) -> Config:
         """The canonical config of a point, JSON-able; raises `InvalidConfigError`."""
         from helion import exc
@@ -149,9 +154,9 @@ class SpaceCodec:
             raise InvalidConfigError(str(e)) from e
         return point
 
-    def start(self, configs: Sequence[Mapping[str, Any]]) -> tuple[Point, ...]:
-        """The compiler's seeds, then those of `configs` that fit: a neighbouring winner need not."""
-        points = [*self.space.seeds]
+    def fitting(self, configs: Sequence[Mapping[str, Any]]) -> tuple[Point, ...]:
+        """The points of those configs that fit: another bucket's winner need not."""
+        points = []
         for config in configs:
             with contextlib.suppress(InvalidConfigError):
                 points.append(self.point(config))
@@ -302,6 +307,14 @@ def generate(bound: Any, config: Mapping[str, Any]) -> tuple[Callable[..., Any],
     path = bound.get_cached_path(helion_config) or function.__code__.co_filename
     digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
     return function, GeneratedCode(path, function.__name__, digest)
+
+
+def code_digest(bound: Any, config: Mapping[str, Any]) -> str:
+    """A digest of the module text of a config, which is generated and not loaded."""
+    import helion
+
+    text: str = bound.to_triton_code(helion.Config(**config))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def load(code: GeneratedCode) -> Callable[..., Any]:

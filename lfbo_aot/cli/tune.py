@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
@@ -25,6 +26,7 @@ from lfbo_aot.database.database import Database
 from lfbo_aot.database.declaration import Declaration
 from lfbo_aot.database.merge import merge
 from lfbo_aot.errors import DeviceUnavailableError
+from lfbo_aot.errors import LfboAotError
 from lfbo_aot.registry.devices import INTERPRETER
 from lfbo_aot.registry.devices import DeviceId
 from lfbo_aot.runtime import settings as runtime_settings
@@ -37,12 +39,14 @@ if TYPE_CHECKING:
 
     from lfbo_aot.cli.wanted import Selection
     from lfbo_aot.registry.spec import KernelSpec
+    from lfbo_aot.tuning.devices.device import Device
     from lfbo_aot.tuning.plan import Item
     from lfbo_aot.tuning.run import Options
     from lfbo_aot.tuning.run import Summary
 
 INTERPRETER_TRIALS = 40
 INTERRUPTED = 130
+_BEGAN_S = time.monotonic()  # the budget counts from here: imports are time, too
 _DEVICES = ("auto", "gpu", "interpreter")
 _NO_DEVICE = DeviceId("gpu", "none here")
 """What a dry run is for on a machine that has none."""
@@ -114,16 +118,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    with contextlib.ExitStack() as stack:
+        return _run_with(args, stack)
+
+
+def _run_with(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
+    """`stack` holds the device from its start until the command's end."""
     settings = runtime_settings.current()
     where = parse_where([word for word in args.dims if "=" in word])
     wanted = None if args.source is None else read_wanted(args.source)
     names = [word for word in args.dims if "=" not in word]
+    early = None if args.dry_run else _early_device(args, settings.device, stack)
+    if early:
+        from lfbo_aot.tuning.imports import import_soon
+
+        import_soon()
     specs = load_specs(names, args.module)
     into = (args.into or _user_layer()).absolute()
     if into.exists() and not into.is_dir():
         msg = f"--into {into}: a file, not a folder"
         raise UsageError(msg)
-    device, why = _device(args, settings.device)
+    device, why = early[:2] if early else _device(args, settings.device)
     picked = None
     if wanted is not None:
         here = None if device == _NO_DEVICE else device
@@ -157,9 +172,11 @@ def _run(args: argparse.Namespace) -> int:
         _declare_again(plan, into)
         _say(_nothing_to_do(plan, picked, args.source), args)
         return print_summary([], len(plan), told) or incomplete
-    summary = _tune(plan, device, into, settings.state_folder, args)
+    started = early[2] if early else None
+    summary = _tune(plan, device, into, settings.state_folder, args, early=started)
     if summary is None:
         return INTERRUPTED
+    told.more["profile"] = summary.profile
     return print_summary(summary.results, len(plan), told) or incomplete
 
 
@@ -216,6 +233,28 @@ def _device(args: argparse.Namespace, from_environment: str) -> tuple[DeviceId, 
         return _NO_DEVICE, str(error)
 
 
+def _early_device(
+    args: argparse.Namespace, from_environment: str, stack: contextlib.ExitStack
+) -> tuple[DeviceId, str, Device] | None:
+    """A GPU whose processes start now, while the kernels are imported here; None: not a GPU.
+
+    They need seconds to import torch and Helion, and so does this process.
+    """
+    from lfbo_aot.tuning.devices.choose import choose_device
+    from lfbo_aot.tuning.devices.choose import start_device
+
+    kind = args.device or from_environment
+    if kind == "interpreter":
+        return None
+    try:
+        device, why = choose_device(kind)
+    except LfboAotError:
+        return None  # said where nothing else is wrong
+    if device == INTERPRETER:
+        return None
+    return device, why, stack.enter_context(contextlib.closing(start_device(device, args.workers)))
+
+
 def _user_layer() -> Path:
     from lfbo_aot.database.store import user_database
 
@@ -235,11 +274,18 @@ def _options(args: argparse.Namespace, device: DeviceId) -> Options:
         algorithm=args.algorithm,
         rounds=5 if on_cpu else 60,
         fresh=args.fresh,
+        spent_s=0.0 if on_cpu else time.monotonic() - _BEGAN_S,
     )
 
 
 def _tune(
-    plan: Sequence[Item], device: DeviceId, into: Path, state: Path, args: argparse.Namespace
+    plan: Sequence[Item],
+    device: DeviceId,
+    into: Path,
+    state: Path,
+    args: argparse.Namespace,
+    *,
+    early: Device | None,
 ) -> Summary | None:
     """The run's summary; None where it was interrupted, after saying how to go on."""
     from lfbo_aot.tuning.devices.choose import start_device
@@ -249,7 +295,8 @@ def _tune(
     watcher = make_watcher(args.budget, quiet=args.json)
     with _one_interrupt():
         try:
-            with contextlib.closing(start_device(device, args.workers)) as started, watcher:
+            started = early or start_device(device, args.workers)
+            with contextlib.closing(started), watcher:
                 return tune(plan, started, into=into, state=state, options=options, watcher=watcher)
         except OutputClosed:
             raise

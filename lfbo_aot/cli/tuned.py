@@ -15,7 +15,6 @@ from lfbo_aot.cli.progress import drop_output
 from lfbo_aot.cli.progress import result_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -32,7 +31,7 @@ class Told:
     why: str
     """Why it is that device."""
     into: Path
-    more: Mapping[str, Any]
+    more: dict[str, Any]
     """What else goes into the JSON object."""
     as_json: bool
 

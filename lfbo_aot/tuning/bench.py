@@ -6,6 +6,7 @@ The same for a GPU and for the interpreter; they differ in the clock that is pas
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import dataclass
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -189,16 +190,24 @@ class Entrant:
     error: str = ""
 
 
-def race(bench: Bench, entrants: Sequence[Entrant], rounds: int) -> dict[str, Any]:
+def race(
+    bench: Bench, entrants: Sequence[Entrant], rounds: int, seconds: float | None = None
+) -> dict[str, Any]:
     """Time the entrants in turn, `rounds` times: samples, resources and errors, a list item each.
 
-    Every round has an order of its own, so that none always follows the same one.
+    Every round has an order of its own, so that none always follows the same one. A race that takes
+    more than `seconds` ends early, but not before its tenth round, or its third where a round takes
+    more than a tenth of them.
     """
     samples: list[list[float]] = [[] for _ in entrants]
     errors = [entrant.error for entrant in entrants]
     running = [i for i, e in enumerate(entrants) if e.function is not None and not e.error]
     rng = random.Random(0)  # noqa: S311 - no secret
-    for _ in range(rounds):
+    started = time.monotonic()
+    for number in range(rounds):
+        passed = time.monotonic() - started
+        if seconds is not None and passed > seconds and number >= _least(number, passed, seconds):
+            break
         for i in rng.sample(running, len(running)):
             try:
                 samples[i] += bench.time(entrants[i].function, 1)  # type: ignore[arg-type]
@@ -210,3 +219,12 @@ def race(bench: Bench, entrants: Sequence[Entrant], rounds: int) -> dict[str, An
         "resources": [dict(entrant.resources) for entrant in entrants],
         "errors": errors,
     }
+
+
+def _least(number: int, passed_s: float, seconds: float) -> int:
+    """How many rounds a race has at least, whatever they take."""
+    return _ROUNDS if passed_s / max(1, number) <= seconds / _ROUNDS else _FEW_ROUNDS
+
+
+_ROUNDS = 10
+_FEW_ROUNDS = 3

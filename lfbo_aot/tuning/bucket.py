@@ -16,7 +16,6 @@ from lfbo_aot.search import PatternSearch
 from lfbo_aot.search import RandomSearch
 from lfbo_aot.search.trial import FAILURES
 from lfbo_aot.tuning import journaling
-from lfbo_aot.tuning.damage import read_records
 from lfbo_aot.tuning.final import Choice
 from lfbo_aot.tuning.final import choose
 from lfbo_aot.tuning.judged import judged_by
@@ -26,15 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Sequence
 
-    from lfbo_aot.database.journal import Journal
     from lfbo_aot.registry.buckets import Bucket
     from lfbo_aot.registry.dims import Value
     from lfbo_aot.registry.spec import KernelSpec
     from lfbo_aot.search import Optimizer
+    from lfbo_aot.tuning.book import Book
     from lfbo_aot.tuning.devices.device import Config
-    from lfbo_aot.tuning.devices.device import Device
     from lfbo_aot.tuning.devices.device import Opened
     from lfbo_aot.tuning.devices.device import Outcome
+    from lfbo_aot.tuning.devices.device import Station
     from lfbo_aot.tuning.limits import Limits
 
 ALGORITHMS: dict[str, Callable[..., Any]] = {
@@ -69,6 +68,8 @@ class Manner:
     """Of the final measurement."""
     fresh: bool = False
     """Whether to ignore what the journal holds."""
+    final_s: float | None = None
+    """Seconds that the final measurement may take at one shape; None: as many as it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class Step:
 
 
 class BucketSearch:
-    """The search of one bucket on one device, from its journal's last record to its end.
+    """The search of one bucket at one station, from its journal's last record to its end.
 
     `limits` hold for the run; `seconds` is what this bucket's search may take of it.
     """
@@ -105,39 +106,39 @@ class BucketSearch:
     def __init__(
         self,
         task: Task,
-        device: Device,
-        journal: Journal,
+        station: Station,
+        opened: Opened,
+        book: Book,
+        *,
         manner: Manner,
         limits: Limits,
-        *,
         seconds: float | None = None,
         watch: Callable[[Step], None] = lambda _: None,
     ) -> None:
         self.task = task
-        self._device = device
-        self._journal = journal
+        self.opened = opened
+        self._station = station
+        self._book = book
         self._manner = manner
         self._watch = watch
-        records = read_records(journal)
-        own = [r for r in records if r.get("bucket") == task.bucket.key]
+        self._limits = limits.within(seconds)
+        own = book.of(task.bucket.key)
         asked = self._asked(limits.trials)
         # A search that was interrupted goes on from the start that it had.
         before = {} if manner.fresh else journaling.unfinished(own, asked)
         seeds = before.get("seeds", list(task.seeds))
+        points = (*opened.space.seeds, *station.points(seeds))
         self._options = LFBOOptions(max_trials=limits.trials)
-        self.opened = device.open(task.spec, task.shape, seeds)
-        # From here: how long workers take to start says nothing of the bucket.
-        self._limits = limits.within(seconds)
-        self._space = self.opened.space
+        self._space = replace(opened.space, seeds=points)
         self._identity = asked | {
-            "layout": list(self.opened.layout),
-            "policy": self.opened.policy,
-            "versions": self.opened.versions,
+            "layout": list(opened.layout),
+            "policy": opened.policy,
+            "versions": opened.versions,
             "space": self._space.to_json(),
             "seeds": seeds,
         }
         if manner.fresh or not self._resume(own):
-            self._begin(own, journaling.next_number(records))
+            self._begin(own, book.next_number())
         self._started = limits.clock() - self._progress.seconds
 
     def _asked(self, trials: int | None) -> journaling.Record:
@@ -146,7 +147,7 @@ class BucketSearch:
         return {
             "kernel": spec.kernel_id,
             "bucket": self.task.bucket.key,
-            "device": str(self._device.id),
+            "device": str(self._station.id),
             "shape": dict(self.task.shape),
             "source": spec.source,
             "settings": dict(spec.settings),
@@ -176,13 +177,13 @@ class BucketSearch:
                 self.task.bucket.key,
             )
             return False
-        self._session = journaling.Session(self._journal, self._identity, number)
+        self._session = journaling.Session(self._book, self._identity, number)
         return True
 
     def _begin(self, own: Sequence[journaling.Record], number: int) -> None:
         self._start_over()
         recalled = 0 if self._manner.fresh else self._recall(own)
-        self._session = journaling.Session(self._journal, self._identity, number)
+        self._session = journaling.Session(self._book, self._identity, number)
         self._session.opened(recalled)
 
     def _recall(self, records: Sequence[journaling.Record]) -> int:
@@ -201,20 +202,25 @@ class BucketSearch:
 
     def run(self) -> Found:
         """Search until the optimizer or a limit ends it, then choose among the best."""
+        return self.finish(self.search())
+
+    def search(self) -> str:
+        """Search until the optimizer or a limit ends it; says which did."""
         ended = self._search()
-        return self._finish(ended)
+        self._report("final")
+        return ended
 
     def _search(self) -> str:
         progress = self._progress
         for ticket, point in progress.outstanding.items():
-            self._device.submit(ticket, point, self._best_us)
+            self._station.submit(ticket, point, self._best_us)
         while True:
             if self._limits.over():
                 return "time"
             if not self._propose() and not progress.outstanding:
                 limit = self._limits.trials
                 return "trials" if limit and progress.trials >= limit else "converged"
-            outcomes = self._device.wait(self._pause_s())
+            outcomes = self._station.wait(self._pause_s())
             for outcome in outcomes:
                 self._take(outcome)
             if not outcomes:
@@ -222,7 +228,7 @@ class BucketSearch:
 
     def _propose(self) -> bool:
         """Ask for as many points as the device has room for; whether more may come of asking."""
-        free = self._device.free()
+        free = self._station.free()
         if free <= 0:
             return True
         if self._progress.dry:
@@ -236,7 +242,7 @@ class BucketSearch:
         self._session.asked(free, tickets)
         for ticket, point in tickets.items():
             self._progress.outstanding[ticket] = point
-            self._device.submit(ticket, point, self._best_us)
+            self._station.submit(ticket, point, self._best_us)
         return not self._progress.dry
 
     def _take(self, outcome: Outcome) -> None:
@@ -271,6 +277,11 @@ class BucketSearch:
         return self._limits.clock() - self._started
 
     @property
+    def thinking_s(self) -> float:
+        """What the optimizer has taken to propose, in this process."""
+        return float(getattr(self._optimizer, "thinking_s", 0.0))
+
+    @property
     def _best_us(self) -> float | None:
         best = self._optimizer.best
         return best.latency_us if best is not None else None
@@ -291,14 +302,16 @@ class BucketSearch:
             )
         )
 
-    def _finish(self, ended: str) -> Found:
+    def finish(self, ended: str) -> Found:
+        """Choose among the best that were found."""
         if ended == "time" and not self._tells_something:
             # Nothing was compared with the default: an entry would claim that something was.
             return self._found(None, ended, "the time was up before any candidate was measured")
-        self._report("final")
         best = [self._progress.configs[t.point]["config"] for t in self._optimizer.top(FINALISTS)]
         finalists = [c for c in best if c != self.opened.default][: FINALISTS - 1]
-        readings = self._device.final([self.opened.default, *finalists], self._manner.rounds)
+        readings = self._station.final(
+            [self.opened.default, *finalists], self._manner.rounds, self._manner.final_s
+        )
         choice = choose(readings, self.opened.default)
         errors = dict.fromkeys(r.error for r in readings if r.error)
         reason = "" if choice is not None else "; ".join(errors)[:400]

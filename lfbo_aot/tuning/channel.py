@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import socket
+from typing import TYPE_CHECKING
 from typing import Any
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 Message = dict[str, Any]
+_DESCRIPTORS = 4  # that may come at a time
 
 
 class Channel:
@@ -19,6 +25,7 @@ class Channel:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._buffer = bytearray()
+        self._descriptors: list[int] = []
 
     @classmethod
     def from_fd(cls, fd: int) -> Channel:
@@ -27,16 +34,38 @@ class Channel:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def send(self, message: Message) -> None:
-        """Raises OSError where the other end is gone."""
-        text = json.dumps(message, separators=(",", ":"))
-        self._socket.sendall(text.encode() + b"\n")
+    @property
+    def buffered(self) -> bool:
+        """Whether a whole message has been read from the socket and not been received."""
+        return b"\n" in self._buffer
+
+    def readable(self) -> bool:
+        """Whether `receive` would find something at once, be it the other end's end."""
+        if self.fileno() < 0:
+            return False
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        return self.buffered or bool(poll.poll(0))
+
+    def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
+        """Raises OSError where the other end is gone. `descriptors`: open files to hand over."""
+        data = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        if descriptors:
+            sent = socket.send_fds(self._socket, [data], list(descriptors))
+            data = data[sent:]
+        self._socket.sendall(data)
+
+    def take_descriptors(self) -> list[int]:
+        """The open files that came with what was received so far; the caller closes them."""
+        found, self._descriptors = self._descriptors, []
+        return found
 
     def receive(self) -> Message | None:
         """The next message, waiting for it; None once the other end is gone, or talks nonsense."""
         while (end := self._buffer.find(b"\n")) < 0:
             try:
-                data = self._socket.recv(1 << 20)
+                data, descriptors, _, _ = socket.recv_fds(self._socket, 1 << 20, _DESCRIPTORS)
+                self._descriptors += descriptors
             except ConnectionError:
                 data = b""
             if not data:
@@ -53,4 +82,8 @@ class Channel:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def forget(self) -> None:
+        """Close this process's copy and leave the conversation as it is: after a fork."""
         self._socket.close()

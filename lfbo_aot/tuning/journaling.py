@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Sequence
 
-    from lfbo_aot.database.journal import Journal
     from lfbo_aot.search import Optimizer
     from lfbo_aot.search import Point
     from lfbo_aot.search import Space
+    from lfbo_aot.tuning.book import Book
     from lfbo_aot.tuning.devices.device import Outcome
 
 Record = dict[str, Any]
@@ -79,7 +79,7 @@ class Progress:
 class Session:
     """One search of one bucket, in the journal."""
 
-    def __init__(self, journal: Journal, identity: Record, number: int) -> None:
+    def __init__(self, journal: Book, identity: Record, number: int) -> None:
         self._journal = journal
         self.identity = identity
         self.number = number

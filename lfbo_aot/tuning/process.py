@@ -17,6 +17,7 @@ from lfbo_aot.tuning.watchdog import kill_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Sequence
     from pathlib import Path
 
     from lfbo_aot.tuning.watchdog import Watchdog
@@ -62,12 +63,12 @@ class WorkerProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def send(self, request: Message) -> None:
+    def send(self, request: Message, descriptors: Sequence[int] = ()) -> None:
         """Ask; the answer comes through `receive` once `channel` is readable."""
         self.idle = False
         # Where it is gone, the channel reads as closed, and whoever waits sees that.
         with contextlib.suppress(OSError):
-            self.channel.send(request)
+            self.channel.send(request, descriptors)
 
     def receive(self) -> Message | None:
         """The answer to the request in hand; None where the worker died."""

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from dataclasses import dataclass
 from dataclasses import field
 from typing import TYPE_CHECKING
 from typing import Protocol
 
+from joblib import Parallel
+from joblib import delayed
+
 from lfbo_aot.database.declaration import Declaration
 from lfbo_aot.database.journal import Journal
 from lfbo_aot.database.merge import merge
+from lfbo_aot.errors import DeviceLostError
 from lfbo_aot.errors import JournalBusyError
 from lfbo_aot.errors import TuningError
+from lfbo_aot.tuning.book import Book
 from lfbo_aot.tuning.bucket import BucketSearch
 from lfbo_aot.tuning.bucket import Manner
 from lfbo_aot.tuning.bucket import Step
@@ -26,6 +32,7 @@ from lfbo_aot.tuning.folders import journal_path
 from lfbo_aot.tuning.folders import lock_of
 from lfbo_aot.tuning.heartbeat import Heartbeat
 from lfbo_aot.tuning.limits import Limits
+from lfbo_aot.tuning.stations import Stations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,12 +41,17 @@ if TYPE_CHECKING:
 
     from lfbo_aot.database.entry import Entry
     from lfbo_aot.registry.devices import DeviceId
+    from lfbo_aot.tuning.bucket import Found
     from lfbo_aot.tuning.devices.device import Device
+    from lfbo_aot.tuning.devices.device import Opened
+    from lfbo_aot.tuning.devices.device import Station
     from lfbo_aot.tuning.plan import Item
 
 logger = logging.getLogger(__name__)
 
-FINAL_SHARE = 0.08  # of a bucket's time, kept for the final measurement
+_FINAL_S = 2.0  # a final measurement, until one has been seen
+_FINAL_SHARE = 0.2  # of a bucket's time, that its final measurement may take at most
+_LEAST_FINAL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,8 @@ class Options:
     rounds: int = 60
     fresh: bool = False
     """Whether to ignore what journals hold."""
+    spent_s: float = 0.0
+    """What of the budget was spent before the run was called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +88,9 @@ class Summary:
     device: DeviceId
     results: list[Result] = field(default_factory=list)
     seconds: float = 0.0
+    profile: dict[str, float] = field(default_factory=dict)
+    """How busy the device was (`Usage`), with `first_trial_s`, from the start of the run's budget to
+    the first outcome, and `thinking_s`, what the searches took to propose."""
 
     def of(self, status: str) -> list[Result]:
         """The results with this status."""
@@ -178,59 +195,142 @@ class _Run:
     """A run under way: what all its buckets share."""
 
     def __init__(
-        self, device: Device, into: Path, state: Path, options: Options, watcher: Watcher
+        self,
+        device: Device,
+        into: Path,
+        state: Path,
+        options: Options,
+        watcher: Watcher,
     ) -> None:
         self._device = device
         self._into = into
         self._state = state
         self._options = options
         self._watcher = watcher
-        self._limits = Limits(trials=options.trials, clock=device.clock).within(options.budget_s)
+        self._started = device.clock() - options.spent_s
+        left = None if options.budget_s is None else max(0.0, options.budget_s - options.spent_s)
+        self._limits = Limits(trials=options.trials, clock=device.clock).within(left)
+        self._stations = Stations(device.stations)
+        self._journals = contextlib.ExitStack()
+        self._books: dict[str, Book] = {}
+        self._lock = threading.RLock()
+        self._thinking_s = 0.0
+        self._first_s: float | None = None
+        self._waiting = 0
+        self._final_s = _FINAL_S
         self.summary = Summary(device.id)
 
     def all(self, todo: Sequence[Item]) -> None:
-        """One bucket after another; the results are in the summary."""
-        for number, item in enumerate(todo, 1):
-            if self._limits.over():
-                result = Result(item, "unfinished", reason="the budget is spent")
-                self.summary.results.append(result)
-                continue
-            self._watcher.begins(item, number, len(todo))
-            share_s = _share(self._limits, self._options, len(todo) - number + 1)
-            result = self._one(item, share_s)
+        """Every bucket, at as many stations as there are; the results are in the summary.
+
+        In the order given: each bucket is opened while the one before it is searched.
+        """
+        self._waiting = len(todo)
+        with self._journals:
+            carry = Parallel(n_jobs=len(self._device.stations), require="sharedmem")
+            carry(delayed(self._carry)(item, n, len(todo)) for n, item in enumerate(todo, 1))
+        self.summary.profile = self._profile()
+
+    def _carry(self, item: Item, number: int, total: int) -> None:
+        """Tune a bucket at the next station that is free."""
+        with self._stations.one() as station:
+            if station is None:
+                result = Result(item, "unfinished", reason=self._stations.lost)
+            else:
+                result = self._one(station, item, number, total)
+        with self._lock:
             self.summary.results.append(result)
             self._watcher.ends(result)
 
-    def _one(self, item: Item, share_s: float | None) -> Result:
+    def _one(self, station: Station, item: Item, number: int, total: int) -> Result:
         started = self._device.clock()
-        path = journal_path(self._state, self._device.id, item.spec.kernel_id)
+        if self._limits.over():
+            self._leave_line()
+            return Result(item, "unfinished", reason="the budget is spent")
         try:
-            with Journal(path) as journal:
-                status, entry, reason = self._search(item, journal, share_s)
+            status, entry, reason = self._tune(station, item, (number, total))
+        except DeviceLostError as e:
+            self._stations.lose(station, str(e))
+            status, entry, reason = "unfinished", None, str(e)
         except TuningError as e:
             status, entry, reason = "failed", None, str(e)
+        finally:
+            with contextlib.suppress(TuningError):
+                station.leave()
         return Result(item, status, entry, reason, self._device.clock() - started)
 
-    def _search(
-        self, item: Item, journal: Journal, share_s: float | None
+    def _leave_line(self) -> None:
+        with self._lock:
+            self._waiting -= 1
+
+    def _tune(
+        self, station: Station, item: Item, place: tuple[int, int]
     ) -> tuple[str, Entry | None, str]:
         """(status, entry, reason) of a bucket; its entry is in the database."""
+        try:
+            opened = station.open(item.spec, item.shape)
+        except BaseException:
+            self._leave_line()
+            raise
+        with station.turn():
+            with self._lock:
+                share_s = self._share()
+                self._waiting -= 1
+                self._watcher.begins(item, *place)
+            if self._limits.over():
+                return "unfinished", None, "the budget is spent"
+            search = self._search(station, item, opened, share_s)
+            ended = search.search()
+        began = self._device.clock()
+        found = search.finish(ended)
+        self._final_s = max(_LEAST_FINAL_S, self._device.clock() - began)
+        return self._keep(item, search, found)
+
+    def _search(
+        self, station: Station, item: Item, opened: Opened, share_s: float | None
+    ) -> BucketSearch:
         options = self._options
-        search = BucketSearch(
+        final_s = None if share_s is None else max(_LEAST_FINAL_S, _FINAL_SHARE * share_s)
+        return BucketSearch(
             Task(item.spec, item.bucket, item.shape, seeds(self._into, item, self._device.id)),
-            self._device,
-            journal,
-            Manner(
+            station,
+            opened,
+            self._book(item.spec.kernel_id),
+            manner=Manner(
                 seed=options.seed,
                 algorithm=options.algorithm,
                 rounds=options.rounds,
                 fresh=options.fresh,
+                final_s=final_s,
             ),
-            self._limits,
+            limits=self._limits,
             seconds=share_s,
-            watch=self._watcher.steps,
+            watch=self._steps,
         )
-        found = search.run()
+
+    def _book(self, kernel_id: str) -> Book:
+        with self._lock:
+            if kernel_id not in self._books:
+                path = journal_path(self._state, self._device.id, kernel_id)
+                self._books[kernel_id] = Book(self._journals.enter_context(Journal(path)))
+            return self._books[kernel_id]
+
+    def _steps(self, step: Step) -> None:
+        with self._lock:
+            if self._first_s is None:
+                self._first_s = self._device.clock() - self._started
+            self._watcher.steps(step)
+
+    def _profile(self) -> dict[str, float]:
+        """Where the time went: see `Summary.profile`."""
+        spent = {"thinking_s": self._thinking_s, "first_trial_s": self._first_s or 0.0}
+        return self._device.usage | {name: round(value, 3) for name, value in spent.items()}
+
+    def _keep(
+        self, item: Item, search: BucketSearch, found: Found
+    ) -> tuple[str, Entry | None, str]:
+        with self._lock:
+            self._thinking_s += search.thinking_s
         entry = make_entry(item, found)
         if entry is None:
             if found.search["ended"] == "time":
@@ -243,13 +343,20 @@ class _Run:
         search.record_final(entry.to_json(), "")
         return "tuned", entry, ""
 
+    def _share(self) -> float | None:
+        """The seconds that the next bucket's search may take: the final measurement comes after it.
 
-def _share(limits: Limits, options: Options, buckets_left: int) -> float | None:
-    """The seconds that the next bucket's search may take."""
-    left = limits.left_s
-    shares = [options.per_bucket_s, None if left is None else left / buckets_left]
-    given = [share for share in shares if share is not None]
-    return min(given) * (1.0 - FINAL_SHARE) if given else None
+        Of the run's budget one such measurement is kept back: that of the last bucket is the only
+        one that no search goes on beside.
+        """
+        left, own = self._limits.left_s, self._options.per_bucket_s
+        shares = []
+        if left is not None:
+            kept = left - min(self._final_s, _FINAL_SHARE * left)
+            shares.append(kept / max(1, self._waiting))
+        if own is not None:
+            shares.append(own - min(self._final_s, _FINAL_SHARE * own))
+        return min(shares) if shares else None
 
 
 def declare(into: Path, items: Sequence[Item]) -> None:

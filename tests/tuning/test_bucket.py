@@ -9,6 +9,7 @@ import pytest
 from lfbo_aot.database.journal import Journal
 from lfbo_aot.search import RandomSearch
 from lfbo_aot.tuning import bucket as bucket_module
+from lfbo_aot.tuning.book import Book
 from lfbo_aot.tuning.bucket import BucketSearch
 from lfbo_aot.tuning.bucket import Manner
 from lfbo_aot.tuning.bucket import Task
@@ -44,7 +45,14 @@ def search_of(tmp_path, spec, recording):
             limits = Limits(trials=trials, clock=device.clock)
             manner = Manner(**{"rounds": 5, "algorithm": "random", **manner})
             search = BucketSearch(
-                task, device, opened, manner, limits, seconds=seconds, watch=steps.append
+                task,
+                device,
+                device.open(spec, task.shape),
+                Book(opened),
+                manner=manner,
+                limits=limits,
+                seconds=seconds,
+                watch=steps.append,
             )
             found = search.run()
             if close:

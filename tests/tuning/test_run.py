@@ -153,11 +153,11 @@ def test_seconds_for_one_bucket(tune_all):
 class Broken(ReplayDevice):
     """Can't open one of the buckets."""
 
-    def open(self, spec, shape, seeds):
+    def open(self, spec, shape):
         if shape["m"] == 64:
             msg = "inputs= of kernel 'pkg.norm' failed: RuntimeError: boom"
             raise TuningError(msg)
-        return super().open(spec, shape, seeds)
+        return super().open(spec, shape)
 
 
 def test_a_bucket_that_can_not_be_opened_fails_alone(tune_all, recording, folders):
@@ -245,14 +245,14 @@ def test_two_runs_of_one_kernel(tune_all, folders, recording, make_spec_of):
     other = make_spec_of("pkg.other")
 
     class Nested(ReplayDevice):
-        def open(self, spec, shape, seeds):
+        def open(self, spec, shape):
             with pytest.raises(JournalBusyError) as caught:
                 tune_all(device=ReplayDevice(recording, device_id=H200))
             assert "another run is tuning pkg.norm for this device (its lock: " in str(caught.value)
             assert str(folders["state"]) in str(caught.value)
             tune_all(other, device=ReplayDevice(recording, device_id=H200))
             tune_all(device=ReplayDevice(recording, device_id=DeviceId("sm90", "NVIDIA H100 NVL")))
-            return super().open(spec, shape, seeds)
+            return super().open(spec, shape)
 
     where = {"m": [1], "dtype": ["float32"]}
     assert statuses(tune_all(device=Nested(recording, device_id=H200), where=where)) == ["tuned"]

@@ -10,6 +10,8 @@ from lfbo_aot.registry.devices import INTERPRETER
 from lfbo_aot.tuning.devices.probe import survey
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lfbo_aot.registry.devices import DeviceId
     from lfbo_aot.tuning.devices.device import Device
 
@@ -36,12 +38,16 @@ def choose_device(kind: str) -> tuple[DeviceId, str]:
     return INTERPRETER, found.looked_for
 
 
-def start_device(identity: DeviceId, workers: int | None = None) -> Device:
-    """The device itself, its processes starting."""
+def start_device(
+    identity: DeviceId, workers: int | None = None, indices: Sequence[int] | None = None
+) -> Device:
+    """The device itself, its processes starting: all GPUs of that kind, or those of `indices`."""
     if identity == INTERPRETER:
         from lfbo_aot.tuning.devices.interpreter import InterpreterDevice
 
         return InterpreterDevice(workers)
     from lfbo_aot.tuning.devices.gpu import GpuDevice
 
-    return GpuDevice(identity, workers=workers)
+    if indices is None:
+        indices = [gpu.index for gpu in survey().gpus if gpu.id == identity]
+    return GpuDevice(identity, indices or [0], workers=workers)

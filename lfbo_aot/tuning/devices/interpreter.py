@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING
 
 from lfbo_aot.errors import TuningError
 from lfbo_aot.registry.devices import INTERPRETER
-from lfbo_aot.search import Space
 from lfbo_aot.tuning.devices.device import Config
 from lfbo_aot.tuning.devices.device import FinalReading
 from lfbo_aot.tuning.devices.device import Opened
 from lfbo_aot.tuning.devices.device import Outcome
+from lfbo_aot.tuning.devices.device import final_readings
+from lfbo_aot.tuning.devices.device import frozen_point
+from lfbo_aot.tuning.devices.device import make_opened
+from lfbo_aot.tuning.devices.device import to_outcome
 from lfbo_aot.tuning.devices.pool import Done
 from lfbo_aot.tuning.devices.pool import Job
 from lfbo_aot.tuning.devices.pool import WorkerPool
@@ -51,16 +55,32 @@ class InterpreterDevice:
         # One thread each: a trial is a small, sequential program, and workers share the cores.
         return self._workspace.start(MODULE, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
 
-    def open(self, spec: KernelSpec, shape: Mapping[str, Value], seeds: Sequence[Config]) -> Opened:
-        request = {
-            "op": "open",
-            "kernel": kernel_reference(spec),
-            "shape": dict(shape),
-            "seeds": list(seeds),
-        }
+    @property
+    def stations(self) -> tuple[InterpreterDevice, ...]:
+        return (self,)
+
+    @property
+    def usage(self) -> dict[str, float]:
+        return {}
+
+    def open(self, spec: KernelSpec, shape: Mapping[str, Value]) -> Opened:
+        request = {"op": "open", "kernel": kernel_reference(spec), "shape": dict(shape)}
         self._pool.prepare([request])
         reply = self._pool.setup_reply(timeout_s=200.0)
-        return opened(reply, reply)
+        return make_opened(reply, reply)
+
+    def turn(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def points(self, configs: Sequence[Config]) -> tuple[Point, ...]:
+        if not configs:
+            return ()
+        request: Message = {"op": "points", "configs": [dict(c) for c in configs]}
+        reply = last_answer(self._pool, Job(-1, request, self._trial_s), "the seeds")
+        return tuple(map(frozen_point, reply["points"]))
+
+    def leave(self) -> None:
+        """Nothing is held that the next bucket's opening doesn't replace."""
 
     def free(self) -> int:
         return max(0, 2 * self._pool.size - self._pool.pending)
@@ -72,10 +92,30 @@ class InterpreterDevice:
     def wait(self, timeout_s: float) -> list[Outcome]:
         return [self._outcome(done) for done in self._pool.poll(timeout_s)]
 
-    def final(self, configs: Sequence[Config], rounds: int) -> list[FinalReading]:
-        request: Message = {"op": "final", "configs": list(configs), "rounds": rounds}
+    def final(
+        self, configs: Sequence[Config], rounds: int, seconds: float | None = None
+    ) -> list[FinalReading]:
+        request: Message = {
+            "op": "final",
+            "configs": list(configs),
+            "rounds": rounds,
+            "seconds": seconds,
+        }
         job = Job(-1, request, 30.0 + self._trial_s * len(configs))
-        return final_readings(configs, last_answer(self._pool, job))
+        return final_readings(configs, last_answer(self._pool, job, "the final measurement"))
+
+    def final_at(
+        self,
+        spec: KernelSpec,
+        shape: Mapping[str, Value],
+        configs: Sequence[Config],
+        rounds: int,
+        seconds: float | None = None,
+    ) -> tuple[Config, list[FinalReading]]:
+        """The bucket that was open is so no more."""
+        default = self.open(spec, shape).default
+        wanted = [default, *(c for c in configs if c != default)]
+        return default, self.final(wanted, rounds, seconds)
 
     def clock(self) -> float:
         return time.monotonic()
@@ -86,36 +126,10 @@ class InterpreterDevice:
 
     def _outcome(self, done: Done) -> Outcome:
         reply = done.reply or {"status": done.failure, "error": done.error}
-        return outcome(done.job.ticket, reply)
+        return to_outcome(done.job.ticket, reply)
 
 
-def opened(space: Message, bench: Message) -> Opened:
-    """What the workers answered, as one value."""
-    parsed = Space.from_json(space["space"])
-    seeds = tuple(parsed.check(seed) for seed in space["seeds"])
-    with_seeds = Space(parsed.tunables, parsed.default, parsed.conditions, seeds)
-    return Opened(with_seeds, space["default"], bench["layout"], bench["policy"], space["versions"])
-
-
-def outcome(ticket: int, reply: Message) -> Outcome:
-    """A worker's answer as an `Outcome`."""
-    return Outcome(
-        ticket,
-        reply["status"],
-        config=reply.get("config"),
-        latency_us=reply.get("latency_us"),
-        cut=reply.get("cut", False),
-        launches=reply.get("launches", 0),
-        codegen_s=reply.get("codegen_s"),
-        compile_s=reply.get("compile_s"),
-        check_s=reply.get("check_s"),
-        time_s=reply.get("time_s"),
-        resources=reply.get("resources", {}),
-        error=reply.get("error", ""),
-    )
-
-
-def last_answer(pool: WorkerPool, job: Job) -> Message:
+def last_answer(pool: WorkerPool, job: Job, what: str) -> Message:
     """The answer to a job that nothing else waits behind; TuningError where it has none."""
     pool.drop_waiting()
     pool.submit(job)
@@ -124,15 +138,6 @@ def last_answer(pool: WorkerPool, job: Job) -> Message:
             if done.job is not job:
                 continue  # a straggler of the search: its time is over
             if done.reply is None:
-                msg = f"the final measurement failed: {done.failure}: {done.error}"
+                msg = f"{what} failed: {done.failure}: {done.error}"
                 raise TuningError(msg)
             return done.reply
-
-
-def final_readings(configs: Sequence[Config], reply: Message) -> list[FinalReading]:
-    """A worker's final measurement, one reading a config."""
-    rows = zip(configs, reply["samples"], reply["resources"], reply["errors"], strict=True)
-    return [
-        FinalReading(config, () if error else tuple(samples), resources, error or "")
-        for config, samples, resources, error in rows
-    ]

@@ -8,12 +8,48 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lfbo_aot.registry.devices import DeviceId
 from lfbo_aot.registry.devices import identify
 
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 _PATIENCE_S = 120.0
+# What CUDA's driver says, without torch, which takes seconds to import; only where torch's build can
+# use it. The numbers are CUdevice_attribute's: multiprocessors, capability.
+_DRIVER_SCRIPT = """
+import ctypes, importlib.util, json, pathlib, re
+spec = importlib.util.find_spec("torch")
+text = pathlib.Path(spec.origin).with_name("version.py").read_text()
+version = re.search(r"__version__[^=]*= *['\\"]([^'\\"]+)", text)[1]
+re.search(r"^cuda\\b[^=]*= *['\\"]", text, re.M)[0]
+cuda = ctypes.CDLL("libcuda.so.1")
+def call(name, *args):
+    if getattr(cuda, name)(*args):
+        raise SystemExit(name)
+count, device, value = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+name, size = ctypes.create_string_buffer(256), ctypes.c_size_t()
+call("cuInit", 0)
+call("cuDeviceGetCount", ctypes.byref(count))
+found = []
+for i in range(count.value):
+    call("cuDeviceGet", ctypes.byref(device), i)
+    call("cuDeviceGetName", name, 256, device)
+    call("cuDeviceTotalMem_v2", ctypes.byref(size), device)
+    values = []
+    for attribute in (16, 75, 76):
+        call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
+        values.append(value.value)
+    sms, major, minor = values
+    found.append({
+        "index": i,
+        "arch": f"sm{major}{minor}",
+        "name": name.value.decode(),
+        "sms": sms,
+        "memory_bytes": size.value,
+    })
+print(json.dumps({"torch": version, "gpus": found}))
+"""
 _SCRIPT = """
 import json, torch
 found = []
@@ -58,14 +94,7 @@ def survey() -> Survey:
         return Survey((), f"no GPU driver ({', '.join(_DRIVERS)})")
     found = f"driver {drivers[0]} is there, but torch"
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", _SCRIPT],
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE_S,
-            check=True,
-        )
-        answer = json.loads(done.stdout.strip().rpartition("\n")[2])
+        answer = _driver_answer() or _answer(_SCRIPT)
     except subprocess.TimeoutExpired:
         return Survey((), f"{found} gave no answer in {_PATIENCE_S:.0f} s")
     except subprocess.CalledProcessError as e:
@@ -79,3 +108,24 @@ def survey() -> Survey:
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     why = f"; CUDA_VISIBLE_DEVICES is {hidden!r}" if hidden is not None else ""
     return Survey((), f"{found} {answer['torch']} sees no GPU{why}")
+
+
+def _driver_answer() -> dict[str, Any] | None:
+    """What the driver says; None where it has no GPU, or torch has to be asked."""
+    try:
+        answer = _answer(_DRIVER_SCRIPT)
+    except (subprocess.SubprocessError, ValueError):
+        return None
+    return answer if answer["gpus"] else None
+
+
+def _answer(script: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE_S,
+        check=True,
+    )
+    answer: dict[str, Any] = json.loads(done.stdout.strip().rpartition("\n")[2])
+    return answer

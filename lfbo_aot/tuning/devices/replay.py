@@ -6,6 +6,7 @@ thousand times from the trials of one run.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections import deque
 from dataclasses import dataclass
@@ -137,14 +138,30 @@ class ReplayDevice:
         self._waiting: deque[Outcome] = deque()
         self._recording: Recording | None = None
 
-    def open(self, spec: KernelSpec, shape: Mapping[str, Value], seeds: Sequence[Config]) -> Opened:
+    @property
+    def stations(self) -> tuple[ReplayDevice, ...]:
+        return (self,)
+
+    @property
+    def usage(self) -> dict[str, float]:
+        return {}
+
+    def open(self, spec: KernelSpec, shape: Mapping[str, Value]) -> Opened:
         self._running.clear()
         self._waiting.clear()
         self._recording = found = self._find(spec, shape)
-        points = {config_key(o.config): p for p, o in found.outcomes.items() if o.config}
-        fitting = [points[key] for key in map(config_key, seeds) if key in points]
-        space = replace(found.space, seeds=(*found.space.seeds, *fitting))
-        return Opened(space, found.default, found.layout, found.policy, found.versions)
+        return Opened(found.space, found.default, found.layout, found.policy, found.versions)
+
+    def turn(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def points(self, configs: Sequence[Config]) -> tuple[Point, ...]:
+        outcomes = self._opened.outcomes
+        known = {config_key(o.config): p for p, o in outcomes.items() if o.config}
+        return tuple(known[key] for key in map(config_key, configs) if key in known)
+
+    def leave(self) -> None:
+        """Nothing is held."""
 
     def free(self) -> int:
         return max(0, self._parallel - len(self._running) - len(self._waiting))
@@ -163,7 +180,28 @@ class ReplayDevice:
         self._start()
         return [ready[1]]
 
-    def final(self, configs: Sequence[Config], rounds: int) -> list[FinalReading]:
+    def final_at(
+        self,
+        spec: KernelSpec,
+        shape: Mapping[str, Value],
+        configs: Sequence[Config],
+        rounds: int,
+        seconds: float | None = None,
+    ) -> tuple[Config, list[FinalReading]]:
+        main, self._recording = self._recording, self._find(spec, shape)
+        try:
+            default = self._opened.default
+            wanted = [default, *(c for c in configs if c != default)]
+            return default, self.final(wanted, rounds, seconds)
+        finally:
+            self._recording = main
+
+    def final(
+        self,
+        configs: Sequence[Config],
+        rounds: int,
+        seconds: float | None = None,  # noqa: ARG002
+    ) -> list[FinalReading]:
         known: dict[str, Outcome] = {}
         # Those that ran come first: of one config one point's trial may have failed.
         for recorded in sorted(self._opened.outcomes.values(), key=lambda o: o.status != "ok"):

@@ -1,182 +1,361 @@
 """The compile worker: turns points of the space into binaries in Triton's cache.
 
-It binds the kernel on fake tensors, so it owns no device memory but a context, generates code, and
-compiles in a forked child that is killed at the deadline: a hopeless config costs its deadline, not
-the worker. It never loads a binary.
+One process imports torch and Helion, once for the run. For each bucket it forks a server, which
+binds the kernel on fake arguments and then forks a child for each candidate: the child generates
+code, compiles it, and ends. So a bucket is bound once, however many cores compile; a candidate that
+hangs or crashes takes its own process with it and nothing else; and its successor starts warm.
+
+A stand-in answers for the GPU (`lfbo_aot.adapters.standin`): nothing here makes a context on it, or
+loads a binary.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
+import json
+import logging
 import os
-import re
-import select
+import selectors
 import signal
+import sys
 import time
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
 from typing import NoReturn
 
-from lfbo_aot.adapters import helion as seam
 from lfbo_aot.errors import TuningError
-from lfbo_aot.tuning.arguments import fake_arguments
+from lfbo_aot.tuning.channel import Channel
+from lfbo_aot.tuning.channel import Message
+from lfbo_aot.tuning.workers.children import Child
+from lfbo_aot.tuning.workers.children import told
 from lfbo_aot.tuning.workers.serve import first_line
 from lfbo_aot.tuning.workers.serve import import_kernel
-from lfbo_aot.tuning.workers.serve import serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Sequence
 
-    from lfbo_aot.tuning.channel import Message
+    from lfbo_aot.adapters import helion as seam
+    from lfbo_aot.search import Point
 
 
-@dataclass(frozen=True, slots=True)
-class _Bucket:
-    """The bucket in hand: the bound kernel, what it is bound on, and its space."""
+_DIGESTS_S = 20.0  # for all that generating code without compiling it takes
 
-    bound: Any
-    args: tuple[Any, ...]
-    codec: seam.SpaceCodec
+logger = logging.getLogger(__name__)
 
 
-class CompileWorker:
-    """Compiles candidates of one bucket after another."""
+class BucketServer:
+    """Compiles candidates of one bucket, each in a child; the other end says how many at a time."""
 
-    def __init__(self) -> None:
-        self._open: _Bucket | None = None
-
-    @property
-    def _bucket(self) -> _Bucket:
-        if self._open is None:
-            msg = "no bucket is open"
-            raise TuningError(msg)
-        return self._open
+    def __init__(self, channel: Channel, claims: Path) -> None:
+        self._channel = channel
+        self._claims = claims
+        self._children: dict[int, Child] = {}
+        self._killed: set[int] = set()
+        self._bound: Any = None
+        self._args: tuple[Any, ...] = ()
+        self._codec: seam.SpaceCodec | None = None
 
     def open(self, request: Message) -> Message:
-        """Bind a kernel on the described arguments; answers with the space found there."""
-        self._open = None
+        """Bind the kernel on the described arguments; answers with the space found there."""
+        from lfbo_aot.adapters import helion as seam
+        from lfbo_aot.adapters.inert import find_inert
+        from lfbo_aot.tuning.arguments import fake_arguments
+
         spec = import_kernel(request["kernel"])
-        args = fake_arguments(request["arguments"])
-        bound = seam.bind(spec.kernel, args)
-        codec = seam.SpaceCodec(bound)
-        self._open = _Bucket(bound, args, codec)
+        self._args = fake_arguments(request["arguments"])
+        self._bound = seam.bind(spec.kernel, self._args)
+        self._codec = codec = seam.SpaceCodec(self._bound)
+        # Here once, rather than in every child: the first code that is generated fills caches.
+        with contextlib.suppress(Exception):
+            seam.code_digest(self._bound, codec.config(codec.space.default))
+        processes = int(request.get("processes", 1))
+        known = request.get("inert", ())
+        codec.keep(find_inert(codec.space, lambda points: self._digests(points, processes), known))
         return {
             "space": codec.space.to_json(),
-            "seeds": [list(p) for p in codec.start(request["seeds"])],
+            "seeds": [list(point) for point in codec.space.seeds],
             "default": codec.config(codec.space.default),
             "versions": seam.versions(),
         }
 
-    def compile(self, request: Message) -> Message:
-        """Compile a `point` or a `config`; the answer's status says how it went."""
-        bucket = self._bucket
+    def _digests(self, points: Sequence[Point], processes: int) -> list[str | None]:
+        """The code of each point, as a digest, generated by so many children; None: it has none."""
+        shares = [range(first, len(points), processes) for first in range(processes)]
+        children = [Child(self._digesting(points, share)) for share in shares if share]
+        found: list[str | None] = [None] * len(points)
+        with selectors.DefaultSelector() as selector:
+            for child in children:
+                for fd in child.filenos():
+                    selector.register(fd, selectors.EVENT_READ, child)
+            ends = time.monotonic() + _DIGESTS_S
+            while selector.get_map() and time.monotonic() < ends:
+                for key, _ in selector.select(1.0):
+                    selector.unregister(key.fd)
+                    key.data.read(key.fd)
+                    if key.fd in key.data.filenos():
+                        selector.register(key.fd, selectors.EVENT_READ, key.data)
+        for child in children:
+            if child.filenos():
+                child.kill()
+            for line in child.report.splitlines():
+                with contextlib.suppress(ValueError):
+                    at, digest = json.loads(line)
+                    found[at] = digest
+            child.wait()
+        return found
+
+    def _digesting(
+        self, points: Sequence[Point], share: range
+    ) -> Callable[[Callable[[str], None]], None]:
+        from lfbo_aot.adapters import helion as seam
+
+        def work(report: Callable[[str], None]) -> None:
+            self._channel.forget()
+            assert self._codec is not None  # noqa: S101
+            for at in share:
+                with contextlib.suppress(Exception):
+                    config = self._codec.config(points[at])
+                    digest = seam.code_digest(self._bound, config)
+                    report(json.dumps([at, digest]) + "\n")
+
+        return work
+
+    def run(self) -> None:
+        """Serve until the other end is gone; then end the children that are left."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._channel.fileno(), selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select():
+                    if key.data is not None:
+                        self._advance(selector, key.data, key.fd)
+                        continue
+                    request = self._channel.receive()
+                    while request is not None:
+                        self._take(selector, request)
+                        if not self._channel.buffered:
+                            break
+                        request = self._channel.receive()
+                    if request is None:
+                        for child in self._children.values():
+                            child.kill()
+                        return
+
+    def _take(self, selector: selectors.BaseSelector, request: Message) -> None:
+        if request["op"] == "points":
+            assert self._codec is not None  # noqa: S101
+            self._channel.send({"points": self._codec.fitting(request["configs"])})
+            return
+        ticket = request["ticket"]
+        if request["op"] == "kill":
+            child = self._children.get(ticket)
+            if child is not None:
+                self._killed.add(ticket)
+                child.kill()
+            return
+        child = Child(lambda report: self._compile(request, report))
+        self._children[ticket] = child
+        for fd in child.filenos():
+            selector.register(fd, selectors.EVENT_READ, (ticket, child))
+
+    def _advance(self, selector: selectors.BaseSelector, of: tuple[int, Child], fd: int) -> None:
+        ticket, child = of
+        before = set(child.filenos())
+        # Read to the end before a descriptor is closed: its number may be another child's next.
+        selector.unregister(fd)
+        child.read(fd)
+        if fd in child.filenos():
+            selector.register(fd, selectors.EVENT_READ, of)
+        if child.filenos() or not before:
+            return
+        del self._children[ticket]
+        self._channel.send({"ticket": ticket, **self._ended(ticket, child)})
+
+    def _ended(self, ticket: int, child: Child) -> Message:
+        """What became of a child, from its report and the way it ended."""
+        found: Message = {}
+        for line in child.report.splitlines():
+            with contextlib.suppress(ValueError):
+                found |= json.loads(line)
+        output = child.output
+        code, signal_name = child.wait()
+        if ticket in self._killed:
+            self._killed.discard(ticket)
+            return found | {"status": "compile_timeout"}
+        if signal_name:
+            error = f"the compiler was ended by {signal_name}"
+            return found | {"status": "crash", "error": error}
+        if code:
+            return found | {"status": "compile_error", "error": told(output)}
+        return found
+
+    def _compile(self, request: Message, report: Callable[[str], None]) -> None:
+        """In the child: compile a `point` or a `config`, reporting JSON lines."""
+        from lfbo_aot.adapters import helion as seam
+
+        assert self._codec is not None  # noqa: S101
+
+        self._channel.forget()  # else it would outlive its server
+
+        def tell(**words: Any) -> None:
+            report(json.dumps(words) + "\n")
+
         started = time.monotonic()
         try:
             if "config" in request:
                 config = request["config"]
             else:
-                config = bucket.codec.config(bucket.codec.space.check(request["point"]))
+                config = self._codec.config(self._codec.space.check(request["point"]))
         except (seam.InvalidConfigError, ValueError) as e:
-            return {"status": "invalid", "error": first_line(e)}
-        found: Message = {"config": config}
+            tell(status="invalid", error=first_line(e))
+            return
+        tell(config=config, status="compile_error")
         try:
-            function, code = seam.generate(bucket.bound, config)
-            found |= {"path": code.path, "function": code.function, "digest": code.digest}
+            function, code = seam.generate(self._bound, config)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 steps = [
-                    seam.precompiler(launch, bucket.bound, config)
-                    for launch in seam.launches(function, bucket.args)
+                    seam.precompiler(launch, self._bound, config)
+                    for launch in seam.launches(function, self._args)
                 ]
         except Exception as e:  # noqa: BLE001 - whatever Helion raises is this trial's failure
-            return found | {"status": "compile_error", "error": first_line(e)}
-        found["codegen_s"] = round(time.monotonic() - started, 4)
-        started = time.monotonic()
-        found |= in_child(steps, deadline_s=request["deadline_s"])
-        found["compile_s"] = round(time.monotonic() - started, 4)
-        return found
+            tell(error=first_line(e))
+            return
+        generated = time.monotonic()
+        tell(path=code.path, function=code.function, digest=code.digest)
+        tell(codegen_s=round(generated - started, 4))
+        if not claim(self._claims, code.digest):
+            tell(status="same_code")
+            return
+        if not all(step() for step in steps):
+            sys.exit(1)
+        tell(status="ok", compile_s=round(time.monotonic() - generated, 4))
 
 
-def in_child(steps: Sequence[Callable[[], bool]], *, deadline_s: float) -> Message:
-    """Run the steps in a forked child; `status` is ok, compile_error, compile_timeout or crash."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:  # the child: nothing here may touch the device
-        os.close(read)
-        _run_and_exit(steps, write)
-    os.close(write)
-    output = bytearray()
-    ends = time.monotonic() + deadline_s
+def _warm_up(index: int) -> None:
+    """Compile something: what that loads, and fills its caches with, is there for every child."""
+    from lfbo_aot.adapters import warm
+
+    for kernel, sizes in warm.CALLS:
+        try:
+            _compile_one(kernel, sizes, f"cuda:{index}")
+        except Exception:
+            # Whatever is wrong will be told of a real candidate.
+            logger.exception("nothing could be compiled to warm up")
+
+
+def _compile_one(kernel: Any, sizes: Sequence[Sequence[int]], device: str) -> None:
+    """Compile a kernel's default config for bfloat16 matrices and vectors of these sizes."""
+    from lfbo_aot.adapters import helion as seam
+    from lfbo_aot.tuning.arguments import fake_arguments
+
+    args = fake_arguments(
+        [
+            {"size": list(size), "stride": [*size[1:], 1], "dtype": "bfloat16", "device": device}
+            for size in sizes
+        ]
+    )
+    bound = seam.bind(kernel, args)
+    config = seam.default_config(bound)
+    function, _ = seam.generate(bound, config)
+    for launch in seam.launches(function, args):
+        seam.precompiler(launch, bound, config)()
+
+
+def claim(folder: Path, name: str) -> bool:
+    """Whether this process is the first one, of all with this folder, that claims `name`."""
     try:
-        while (left := ends - time.monotonic()) > 0:
-            if select.select([read], [], [], left)[0]:
-                data = os.read(read, 1 << 16)
-                if not data:
-                    break
-                output += data
-                del output[:-4000]
-        else:
-            kill_tree(pid)
-            os.waitpid(pid, 0)
-            return {"status": "compile_timeout", "error": f"killed after {deadline_s:.1f} s"}
-    finally:
-        os.close(read)
-    _, status = os.waitpid(pid, 0)
-    if os.WIFSIGNALED(status):
-        name = signal.Signals(os.WTERMSIG(status)).name
-        return {"status": "crash", "error": f"the compiler was ended by {name}"}
-    if os.WEXITSTATUS(status):
-        return {"status": "compile_error", "error": told(output.decode(errors="replace"))}
-    return {"status": "ok"}
+        os.close(os.open(folder / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except FileExistsError:
+        return False
+    return True
 
 
-def _run_and_exit(steps: Sequence[Callable[[], bool]], output: int) -> NoReturn:
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    code = 1
-    try:
-        code = 0 if all(step() for step in steps) else 1
-    except SystemExit as e:
-        code = int(e.code or 0) if isinstance(e.code, int | None) else 1
-    except BaseException as e:  # noqa: BLE001 - reported by text and status
-        os.write(output, first_line(e).encode())
-    finally:
-        os._exit(code)
+class CompileWorker:
+    """The process that everything is forked from."""
 
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
 
-def kill_tree(pid: int) -> None:
-    """SIGKILL for a child and what it started (ptxas may run for minutes), but not for our group."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGSTOP)  # so that it starts nothing more
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError):
-            # pid (name) state parent ...; the name may hold anything
-            parent = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
-    doomed = [pid]
-    for each in doomed:  # grows while it is walked
-        doomed += children.get(each, [])
-    for each in doomed:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
+    def device(self, request: Message) -> Message:
+        """Stand in for the described device, and import Helion."""
+        from lfbo_aot.adapters.lean import import_helion
+        from lfbo_aot.adapters.standin import DeviceDescription
+        from lfbo_aot.adapters.standin import install
 
+        description = DeviceDescription(**request["description"])
+        install(description)
+        import_helion()
+        from lfbo_aot.adapters import helion as seam
 
-def told(output: str, limit: int = 300) -> str:
-    """The line of a compiler's output that says what was wrong, else the last ones."""
-    lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"error|fatal|exceed", line, re.IGNORECASE)]
-    return " | ".join(telling[:2] or lines[-3:])[:limit]
+        found = seam.versions()
+        _warm_up(description.index)
+        gc.collect()
+        gc.freeze()  # a collection in a child would touch, and so copy, every page
+        return {"versions": found}
+
+    def fork(self, request: Message) -> Message:
+        """Start a server for a bucket on the channel that came with the request."""
+        (fd,) = self._channel.take_descriptors()
+        try:
+            # Here, so that the next bucket of this module finds it imported.
+            import_kernel(request["kernel"])
+            pid = os.fork()
+            if pid == 0:
+                self._serve_bucket(fd, request)
+        finally:
+            os.close(fd)
+        return {"pid": pid}
+
+    def _serve_bucket(self, fd: int, request: Message) -> NoReturn:
+        code = 1
+        try:
+            self._channel.forget()
+            channel = Channel.from_fd(fd)
+            claims = Path(request["claims"])
+            claims.mkdir(parents=True, exist_ok=True)
+            server = BucketServer(channel, claims)
+            try:
+                opened = server.open(request)
+            except Exception as e:  # noqa: BLE001 - told to the orchestrator, which decides
+                channel.send({"error": first_line(e)})
+            else:
+                gc.collect()
+                gc.freeze()
+                channel.send({"opened": opened})
+                server.run()
+            code = 0
+        finally:
+            os._exit(code)
 
 
 def main() -> None:
-    seam.versions()  # imports Helion now, while the orchestrator still plans
-    worker = CompileWorker()
-    serve({"open": worker.open, "compile": worker.compile})
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the orchestrator decides when this one ends
+    channel = Channel.from_fd(int(sys.argv[1]))
+    import torch  # noqa: F401 - now, while the orchestrator still plans
+
+    worker = CompileWorker(channel)
+    handlers = {"device": worker.device, "fork": worker.fork}
+    while (request := channel.receive()) is not None:
+        try:
+            reply: Message = {"reply": handlers[request["op"]](request)}
+        except TuningError as e:
+            reply = {"error": str(e)}
+        except Exception as e:  # noqa: BLE001 - told to the orchestrator, which decides
+            reply = {"error": first_line(e)}
+        channel.send(reply)
+        _reap()
+    os._exit(0)
+
+
+def _reap() -> None:
+    """Let servers that have ended go."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 if __name__ == "__main__":

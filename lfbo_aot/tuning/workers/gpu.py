@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import time
+from dataclasses import dataclass
+from dataclasses import field
 from typing import TYPE_CHECKING
 from typing import Any
 from typing import ClassVar
@@ -13,6 +17,8 @@ from lfbo_aot.tuning.arguments import describe_arguments
 from lfbo_aot.tuning.bench import Bench
 from lfbo_aot.tuning.bench import Entrant
 from lfbo_aot.tuning.bench import race
+from lfbo_aot.tuning.check import difference
+from lfbo_aot.tuning.drift import Drift
 from lfbo_aot.tuning.fidelity import Fidelity
 from lfbo_aot.tuning.fidelity import median
 from lfbo_aot.tuning.fidelity import read
@@ -26,7 +32,13 @@ if TYPE_CHECKING:
     from lfbo_aot.tuning.channel import Message
 
 _ATTEMPTS = 3
+_ANCHOR_LAUNCHES = 24
+_LOOK_S = 2.0  # between two looks at the drift
+_LOOK_SHARE = 20.0  # and at least so many times what one takes
 _LONG = 5.0  # calls this many times longer than their queueing don't wait for the host
+
+
+logger = logging.getLogger(__name__)
 
 
 class EventClock:
@@ -96,20 +108,24 @@ class EventClock:
         return float(cycles / (1000.0 * start.elapsed_time(end)))
 
 
+@dataclass(slots=True)
+class _Bucket:
+    """One open bucket: its call, and the config that tells whether all is still as it was."""
+
+    bench: Bench
+    anchor: Callable[..., Any] | None = None
+    """The first candidate whose result was right."""
+    drift: Drift = field(default_factory=Drift)
+    next_look: float = 0.0
+    functions: dict[str, Callable[..., Any]] = field(default_factory=dict)
+
+
 class GpuWorker:
-    """Holds the bucket in hand: its arguments and its reference, on the device."""
+    """Holds the open buckets: their arguments and references, on the device."""
 
     def __init__(self) -> None:
-        self._open: Bench | None = None
+        self._buckets: dict[int, _Bucket] = {}
         self._device_clock: EventClock | None = None
-        self._functions: dict[str, Callable[..., Any]] = {}
-
-    @property
-    def _bench(self) -> Bench:
-        if self._open is None:
-            msg = "no bucket is open"
-            raise TuningError(msg)
-        return self._open
 
     @property
     def _clock(self) -> EventClock:
@@ -118,22 +134,27 @@ class GpuWorker:
             raise TuningError(msg)
         return self._device_clock
 
-    def identify(self, request: Message) -> Message:
-        """Take the device and calibrate its clock; answers with the loaded libraries' versions."""
-        import torch
+    def _bucket(self, request: Message) -> _Bucket:
+        found = self._buckets.get(request["bucket"])
+        if found is None:
+            msg = f"the bucket {request['bucket']} is not open"
+            raise TuningError(msg)
+        return found
 
-        device = request["device"]
-        torch.cuda.set_device(device)
-        self._device_clock = EventClock(device)
-        return {"versions": seam.versions()}
+    def identify(self, request: Message) -> Message:
+        """Take the device and calibrate its clock; answers with versions, and what the device is."""
+        from lfbo_aot.adapters import standin
+
+        description = standin.describe(request["index"]).to_json()
+        self._device_clock = EventClock(request["device"])
+        return {"description": description}
 
     def open(self, request: Message) -> Message:
         """Make a bucket's arguments and reference; answers with what they look like."""
         import torch
 
         spec = import_kernel(request["kernel"])
-        self._open = None
-        self._functions.clear()
+        self._buckets.pop(request["bucket"], None)
         torch.cuda.empty_cache()
         seam.seed_everything(0)
         bench = Bench(spec, request["shape"], request["device"], self._clock)
@@ -143,58 +164,96 @@ class GpuWorker:
             return seam.generate(bound, seam.default_config(bound))[0]
 
         bench.set_reference(default)
-        self._open = bench
+        self._buckets[request["bucket"]] = _Bucket(bench)
         return {
             "arguments": describe_arguments(bench.args),
             "layout": spec.layout_of(*bench.args),
             "policy": self._clock.policy,
         }
 
+    def close(self, request: Message) -> Message:
+        """Give a bucket's memory back."""
+        import torch
+
+        self._buckets.pop(request["bucket"], None)
+        torch.cuda.empty_cache()
+        return {}
+
     def measure(self, request: Message) -> Message:
         """Load, check and time one compiled candidate."""
-        bench = self._bench
+        bucket = self._bucket(request)
+        bench = bucket.bench
         began = time.perf_counter()
         try:
-            function = self._function(request["code"])
+            function = self._function(bucket, request["code"])
             wrong, compiled = bench.check(function)
             checked = time.perf_counter()
             if wrong:
+                self._look_for_damage(bucket)
                 return {"status": "wrong_result", "error": wrong}
             reading = read(lambda n: bench.time(function, n), request.get("best_us"), Fidelity())
+            drift = self._drift(bucket, function)
         except Exception as e:  # noqa: BLE001 - whatever is raised is this trial's failure
             return {"status": _failed(e), "error": first_line(e)}
         return {
             "status": "ok",
-            "latency_us": round(median(reading.samples_us), 4),
+            "latency_us": round(median(reading.samples_us) / drift, 4),
             "launches": len(reading.samples_us),
             "cut": reading.cut,
             "check_s": round(checked - began, 4),
             "time_s": round(time.perf_counter() - checked, 4),
+            "drift": round(drift, 4),
             "resources": resources(compiled),
         }
 
+    def _drift(self, bucket: _Bucket, function: Callable[..., Any]) -> float:
+        """What readings are to be divided by now; the anchor is timed again every few seconds."""
+        bucket.anchor = bucket.anchor or function
+        began = time.perf_counter()
+        if began >= bucket.next_look:
+            anchor = bucket.anchor
+            bucket.drift.tell(median(bucket.bench.time(anchor, _ANCHOR_LAUNCHES)))
+            now = time.perf_counter()
+            bucket.next_look = now + max(_LOOK_S, _LOOK_SHARE * (now - began))
+        return bucket.drift.factor
+
+    def _look_for_damage(self, bucket: _Bucket) -> None:
+        """End this process if a candidate has changed memory that isn't its own.
+
+        Then what was right before is wrong now, and would be for all candidates that follow.
+        """
+        if bucket.anchor is None:
+            return
+        wrong, _ = bucket.bench.check(bucket.anchor)
+        if wrong:
+            # The last of what it says is how it is remembered.
+            sys.stderr.write(f"memory was changed outside of a result, which is now: {wrong}\n")
+            raise SystemExit(1)
+
     def final(self, request: Message) -> Message:
         """Time several candidates in turn, `rounds` times; one list of samples each."""
-        bench = self._bench
+        bucket = self._bucket(request)
+        bench = bucket.bench
         entrants = []
         for code in request["codes"]:
             try:
-                function = self._function(code)
+                function = self._function(bucket, code)
                 wrong, compiled = bench.check(function)
                 bench.time(function, 2)
             except Exception as e:  # noqa: BLE001 - one that fails leaves the others in the race
                 entrants.append(Entrant(None, error=f"{_failed(e)}: {first_line(e)}"))
             else:
                 entrants.append(Entrant(function, resources(compiled), wrong or ""))
-        return race(bench, entrants, request["rounds"])
+        return race(bench, entrants, request["rounds"], request.get("seconds"))
 
-    def _function(self, code: Message) -> Callable[..., Any]:
+    @staticmethod
+    def _function(bucket: _Bucket, code: Message) -> Callable[..., Any]:
         digest: str = code["digest"]
-        if digest not in self._functions:
-            self._functions[digest] = seam.load(
+        if digest not in bucket.functions:
+            bucket.functions[digest] = seam.load(
                 seam.GeneratedCode(code["path"], code["function"], digest)
             )
-        return self._functions[digest]
+        return bucket.functions[digest]
 
 
 def resources(compiled: list[Any]) -> dict[str, int]:
@@ -237,16 +296,40 @@ def device_works() -> bool:
         return False
 
 
+def _warm_up() -> None:
+    """Import Helion, and run something: what that loads is there for the first candidate."""
+    import torch
+
+    from lfbo_aot.adapters.lean import import_helion
+
+    import_helion()
+    from lfbo_aot.adapters import warm
+
+    try:
+        kernel, sizes = warm.CALLS[0]
+        args = [torch.randn(size, device="cuda").to(torch.bfloat16) for size in sizes]
+        bound = seam.bind(kernel, args)
+        function, _ = seam.generate(bound, seam.default_config(bound))
+        seam.run(function, args)
+        difference([args[0]], [args[0]], None)
+        torch.cuda.synchronize()
+    except Exception:
+        # Whatever is wrong will be told of a real candidate.
+        logger.exception("nothing could be run to warm up")
+
+
 def main() -> None:
-    seam.versions()  # imports Helion now, while the orchestrator still plans
     worker = GpuWorker()
     serve(
         {
             "identify": worker.identify,
             "open": worker.open,
+            "close": worker.close,
             "measure": worker.measure,
             "final": worker.final,
-        }
+        },
+        # While the orchestrator still plans; the compile worker waits for the first answer only.
+        then=_warm_up,
     )
 
 

@@ -78,7 +78,7 @@ class InterpreterWorker:
         self._open = _Bucket(bench, bound, codec)
         return {
             "space": codec.space.to_json(),
-            "seeds": [list(p) for p in codec.start(request["seeds"])],
+            "seeds": [list(p) for p in codec.space.seeds],
             "default": default,
             "layout": spec.layout_of(*bench.args),
             "policy": self._clock.policy,
@@ -91,6 +91,10 @@ class InterpreterWorker:
             msg = "no bucket is open"
             raise TuningError(msg)
         return self._open
+
+    def points(self, request: Message) -> Message:
+        """The points of those configs that fit the bucket's space."""
+        return {"points": self._bucket.codec.fitting(request["configs"])}
 
     def measure(self, request: Message) -> Message:
         """Generate, check and time one point."""
@@ -138,13 +142,20 @@ class InterpreterWorker:
                 entrants.append(Entrant(None, error=first_line(e)))
             else:
                 entrants.append(Entrant(function, error=wrong or ""))
-        return race(bucket.bench, entrants, request["rounds"])
+        return race(bucket.bench, entrants, request["rounds"], request.get("seconds"))
 
 
 def main() -> None:
     seam.versions()  # imports Helion now, while the orchestrator still plans
     worker = InterpreterWorker()
-    serve({"open": worker.open, "measure": worker.measure, "final": worker.final})
+    serve(
+        {
+            "open": worker.open,
+            "points": worker.points,
+            "measure": worker.measure,
+            "final": worker.final,
+        }
+    )
 
 
 if __name__ == "__main__":

@@ -23,13 +23,19 @@ if TYPE_CHECKING:
     from lfbo_aot.registry.spec import KernelSpec
 
 
-def serve(handlers: Mapping[str, Callable[[Message], Message]]) -> None:
+def serve(
+    handlers: Mapping[str, Callable[[Message], Message]],
+    then: Callable[[], object] = lambda: None,
+) -> None:
     """Answer requests until the orchestrator is gone. An exception is an answer, not an end.
+
+    `then` is called once, after the first answer: for what a later one needs.
 
     The command line holds the channel's file descriptor and the orchestrator's process id.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the orchestrator decides when this one ends
     channel = Channel.from_fd(int(sys.argv[1]))
+    answered = False
     _leave_with_parent(int(sys.argv[2]))
     while (request := channel.receive()) is not None:
         try:
@@ -38,6 +44,9 @@ def serve(handlers: Mapping[str, Callable[[Message], Message]]) -> None:
             traceback.print_exc()
             reply = {"error": first_line(e)}
         channel.send(reply)
+        if not answered:
+            answered = True
+            then()
     os._exit(0)  # whatever threads the code under test has left
 
 

@@ -35,11 +35,11 @@ class FakeDevice(ReplayDevice):
         self._pause_s = pause_s
         self._broken = broken
 
-    def open(self, spec, shape, seeds):
+    def open(self, spec, shape):
         if shape["m"] in self._broken:
             msg = f"inputs= of kernel {spec.kernel_id!r} failed: RuntimeError: boom"
             raise TuningError(msg)
-        return super().open(spec, shape, seeds)
+        return super().open(spec, shape)
 
     def wait(self, timeout_s):
         time.sleep(self._pause_s)
