@@ -10,18 +10,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from typing import Any
 
+from lfbo_aot.errors import DeviceLostError
+from lfbo_aot.errors import TuningError
 from lfbo_aot.search import LFBOOptions
 from lfbo_aot.search import LFBOPatternSearch
 from lfbo_aot.search import PatternSearch
 from lfbo_aot.search import RandomSearch
 from lfbo_aot.search.trial import FAILURES
 from lfbo_aot.tuning import journaling
+from lfbo_aot.tuning.fidelity import median
 from lfbo_aot.tuning.final import Choice
-from lfbo_aot.tuning.final import choose
+from lfbo_aot.tuning.final import choose_for_bucket
 from lfbo_aot.tuning.judged import judged_by
+from lfbo_aot.tuning.peering import context_of
+from lfbo_aot.tuning.peering import find_peers
+from lfbo_aot.tuning.peering import make_peers
+from lfbo_aot.tuning.regret import PointReadings
+from lfbo_aot.tuning.regret import usable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from collections.abc import Iterator
     from collections.abc import Mapping
     from collections.abc import Sequence
 
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
     from lfbo_aot.search import Optimizer
     from lfbo_aot.tuning.book import Book
     from lfbo_aot.tuning.devices.device import Config
+    from lfbo_aot.tuning.devices.device import FinalReading
     from lfbo_aot.tuning.devices.device import Opened
     from lfbo_aot.tuning.devices.device import Outcome
     from lfbo_aot.tuning.devices.device import Station
@@ -43,6 +53,7 @@ ALGORITHMS: dict[str, Callable[..., Any]] = {
 }
 FINALISTS = 10  # the default among them
 _ENOUGH_FAILURES = 10
+_PROBED = 5  # of the finalists, at each probe point
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +79,10 @@ class Manner:
     """Of the final measurement."""
     fresh: bool = False
     """Whether to ignore what the journal holds."""
+    peers: bool = True
+    """Whether to learn from the kernel's other buckets."""
+    probes: bool = True
+    """Whether to measure the best at the bucket's probe points, too."""
     final_s: float | None = None
     """Seconds that the final measurement may take at one shape; None: as many as it takes."""
 
@@ -122,6 +137,7 @@ class BucketSearch:
         self._manner = manner
         self._watch = watch
         self._limits = limits.within(seconds)
+        self._run_limits = limits
         own = book.of(task.bucket.key)
         asked = self._asked(limits.trials)
         # A search that was interrupted goes on from the start that it had.
@@ -137,6 +153,8 @@ class BucketSearch:
             "space": self._space.to_json(),
             "seeds": seeds,
         }
+        found = find_peers(task.spec, self._identity, self._space, book) if manner.peers else []
+        self._identity["peers"] = before.get("peers", found)
         if manner.fresh or not self._resume(own):
             self._begin(own, book.next_number())
         self._started = limits.clock() - self._progress.seconds
@@ -159,7 +177,14 @@ class BucketSearch:
 
     def _start_over(self) -> None:
         make = ALGORITHMS[self._manner.algorithm]
-        self._optimizer: Optimizer = make(self._space, self._manner.seed, self._options)
+        spec = self.task.spec
+        self._optimizer: Optimizer = make(
+            self._space,
+            self._manner.seed,
+            self._options,
+            context=context_of(spec, self.task.shape),
+            peers=make_peers(spec, self._identity, self._space, self._book),
+        )
         self._progress = journaling.Progress()
 
     def _resume(self, own: Sequence[journaling.Record]) -> bool:
@@ -309,13 +334,39 @@ class BucketSearch:
             return self._found(None, ended, "the time was up before any candidate was measured")
         best = [self._progress.configs[t.point]["config"] for t in self._optimizer.top(FINALISTS)]
         finalists = [c for c in best if c != self.opened.default][: FINALISTS - 1]
+        manner = self._manner
         readings = self._station.final(
-            [self.opened.default, *finalists], self._manner.rounds, self._manner.final_s
+            [self.opened.default, *finalists], manner.rounds, manner.final_s
         )
-        choice = choose(readings, self.opened.default)
+        points = [PointReadings(self.task.shape, self.opened.default, readings)]
+        if manner.probes and any(r.samples_us for r in readings if r.config in finalists):
+            points += self._probed(readings)
+        choice = choose_for_bucket(points)
         errors = dict.fromkeys(r.error for r in readings if r.error)
         reason = "" if choice is not None else "; ".join(errors)[:400]
         return self._found(choice, ended, reason)
+
+    def _probed(self, readings: Sequence[FinalReading]) -> Iterator[PointReadings]:
+        """The best few at each probe point; as far as the run's time goes.
+
+        A point at which nothing can be run, such as one that `inputs=` refuses, is left out.
+        """
+        timed = sorted((r for r in readings if usable(r)), key=lambda r: median(r.samples_us))
+        few = [r.config for r in timed if r.config != self.opened.default][:_PROBED]
+        spec, manner = self.task.spec, self._manner
+        for shape in self.task.bucket.probes:
+            if self._run_limits.over():
+                return
+            try:
+                default, found = self._station.final_at(
+                    spec, shape, few, manner.rounds, manner.final_s
+                )
+            except DeviceLostError:
+                raise
+            except TuningError as error:
+                logger.warning("%s: not measured at %s: %s", self.task.bucket.key, shape, error)
+                continue
+            yield PointReadings(shape, default, found)
 
     def _found(self, choice: Choice | None, ended: str, reason: str) -> Found:
         progress = self._progress

@@ -62,6 +62,7 @@ def make_entry(item: Item, found: Found) -> Entry | None:
         default_us=choice.default_us,
         spread=choice.spread,
         near_tie=choice.near_tie,
+        probes=choice.probes,
         resources=choice.resources,
         source=item.spec.source,
         space=found.opened.space.digest,

@@ -113,13 +113,14 @@ def neighbours(
     Sizes count by their ratio; another value of anything else is further away than any size.
     """
     ranked = sorted(
-        ((_distance(bucket, other), i, entry) for i, (other, entry) in enumerate(known)),
+        ((distance(bucket, other), i, entry) for i, (other, entry) in enumerate(known)),
         key=lambda row: row[:2],
     )
     return [entry for distance, _, entry in ranked if 0 < distance < math.inf][:count]
 
 
-def _distance(bucket: Bucket, other: Bucket) -> float:
+def distance(bucket: Bucket, other: Bucket) -> float:
+    """How unlike two buckets of a kernel are; 0 for equal ones."""
     total = 0.0
     theirs = dict(other.parts)
     for name, part in bucket.parts:

@@ -32,6 +32,7 @@ from lfbo_aot.tuning.folders import journal_path
 from lfbo_aot.tuning.folders import lock_of
 from lfbo_aot.tuning.heartbeat import Heartbeat
 from lfbo_aot.tuning.limits import Limits
+from lfbo_aot.tuning.order import ordered
 from lfbo_aot.tuning.stations import Stations
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def tune(
     kernels for the same device, and DatabaseError where a file is damaged that entries would be
     merged into; TuningError where `into` or `state` can't be written.
     """
-    todo = [item for item in plan if item.why]
+    todo = ordered([item for item in plan if item.why], plan)
     options, watcher = options or Options(), watcher or Silence()
     beat = Heartbeat(watcher, plan, device.id, into=into, state=state, options=options)
     run = _Run(device, into, state, options, beat)

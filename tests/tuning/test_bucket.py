@@ -203,7 +203,7 @@ def test_nothing_runs(search_of, make_recording, bowl):
     assert found.failures == {"crash": 12}
 
 
-def test_a_default_that_fails(search_of, make_recording, space, bowl):
+def test_a_default_that_fails(search_of, make_recording, space, bowl, spec):
     outcome_of, config_of = bowl
 
     def outcome(point):
@@ -213,7 +213,14 @@ def test_a_default_that_fails(search_of, make_recording, space, bowl):
 
     found, _ = search_of(recorded=make_recording(outcome=outcome), trials=40)
     assert found.choice.default_us is None
-    assert found.choice.note == "the default config doesn't run: wrong_result: result 0"
+    why = "wrong_result: result 0"
+    where = [
+        " ".join(f"{k}={v}" for k, v in at.items())
+        for at in (spec.buckets[0].point, *spec.buckets[0].probes)
+    ]
+    assert found.choice.note == "; ".join(
+        f"the default config doesn't run at {at}: {why}" for at in where
+    )
     assert found.candidate_ran
 
 
@@ -311,8 +318,8 @@ def test_a_search_that_proposes_otherwise_starts_from_what_is_known(
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:15]))
 
     class Newer(RandomSearch):
-        def __init__(self, space, seed, options):
-            super().__init__(space, seed + 1, options)
+        def __init__(self, space, seed, options, **words):
+            super().__init__(space, seed + 1, options, **words)
 
     monkeypatch.setitem(bucket_module.ALGORITHMS, "random", Newer)
     found, _ = search_of(trials=20)

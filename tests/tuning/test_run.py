@@ -77,7 +77,8 @@ def statuses(summary):
 def test_every_bucket_is_tuned_once(tune_all, folders, spec, recording):
     watcher = Watcher()
     summary = tune_all(watcher=watcher, trials=None)
-    keys = [bucket.key for bucket in spec.buckets]
+    first, second, third, fourth = (bucket.key for bucket in spec.buckets)
+    keys = [first, third, second, fourth]  # the same dtype is nearer than the same size
     assert statuses(summary) == ["tuned"] * 4
     assert summary.complete
     assert watcher.begun == [(key, i + 1, 4) for i, key in enumerate(keys)]
@@ -163,7 +164,7 @@ class Broken(ReplayDevice):
 def test_a_bucket_that_can_not_be_opened_fails_alone(tune_all, recording, folders):
     watcher = Watcher()
     summary = tune_all(device=Broken(recording, device_id=H200), watcher=watcher)
-    assert statuses(summary) == ["failed", "failed", "tuned", "tuned"]
+    assert statuses(summary) == ["failed", "tuned", "failed", "tuned"]
     assert summary.results[0].reason.endswith("failed: RuntimeError: boom")
     assert [status for _, status in watcher.ended] == statuses(summary)
     assert len(entries(folders)) == 2
