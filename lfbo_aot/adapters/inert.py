@@ -113,4 +113,4 @@ def _changed(space: Space, base: Point, place: Place, number: int) -> Point | No
 
 def _other(choices: Sequence[Value], value: Value, number: int) -> Value:
     others = [other for other in choices if other != value]
-    return others[number % len(others)]
+    return others[number % len(others)] if others else value

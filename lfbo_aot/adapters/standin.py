@@ -55,6 +55,23 @@ def describe(index: int) -> DeviceDescription:
     )
 
 
+def described(properties: Mapping[str, Any], index: int) -> dict[str, Any]:
+    """The description of a CUDA device by what its driver says, as JSON; `runtime` isn't known."""
+    arch = 10 * int(properties["major"]) + int(properties["minor"])
+    warp_size = int(properties["warp_size"])
+    return DeviceDescription("cuda", arch, warp_size, index, properties).to_json()
+
+
+def agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two descriptions, as JSON, are the same as far as both go."""
+    if any(one[key] != other[key] for key in ("backend", "arch", "warp_size", "index")):
+        return False
+    ours, theirs = one["properties"], other["properties"]
+    # The memory is told by different means, and no code depends on it.
+    shared = (ours.keys() & theirs.keys()) - {"total_memory"}
+    return all(ours[key] == theirs[key] for key in shared)
+
+
 def _plain(properties: Any) -> dict[str, Any]:
     names = [name for name in dir(properties) if not name.startswith("_")]
     found = {name: getattr(properties, name, None) for name in names}

@@ -14,6 +14,10 @@ from lfbo_aot.cli.arguments import UsageError
 from lfbo_aot.cli.arguments import load_specs
 from lfbo_aot.cli.arguments import parse_where
 from lfbo_aot.cli.arguments import with_announced
+from lfbo_aot.cli.few import add_few_arguments
+from lfbo_aot.cli.few import few_json
+from lfbo_aot.cli.few import few_text
+from lfbo_aot.cli.few import wanted_few
 from lfbo_aot.cli.progress import OutputClosed
 from lfbo_aot.cli.progress import make_watcher
 from lfbo_aot.cli.progress import show
@@ -40,6 +44,8 @@ if TYPE_CHECKING:
     from lfbo_aot.cli.wanted import Selection
     from lfbo_aot.registry.spec import KernelSpec
     from lfbo_aot.tuning.devices.device import Device
+    from lfbo_aot.tuning.few import Reduced
+    from lfbo_aot.tuning.parts import Wanted
     from lfbo_aot.tuning.plan import Item
     from lfbo_aot.tuning.run import Options
     from lfbo_aot.tuning.run import Summary
@@ -61,7 +67,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "moment and run again, it goes on where it was. Exit status: 0 every bucket is held; "
         "1 some are not; 2 wrong use.",
         epilog="example: lfbo-aot tune softmax n=4096 --budget 600 --into tuned; "
-        "lfbo-aot tune --from misses.jsonl",
+        "lfbo-aot tune --from misses.jsonl; lfbo-aot tune softmax --max-configs 3 --regret 2%",
     )
     parser.add_argument(
         "dims",
@@ -99,6 +105,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "--algorithm", choices=("lfbo", "pattern", "random"), default="lfbo", help="default lfbo"
     )
     parser.add_argument("--workers", type=positive, metavar="N", help="processes that compile")
+    add_few_arguments(parser, positive)
     parser.add_argument("--again", action="store_true", help="tune what is held already, too")
     parser.add_argument("--fresh", action="store_true", help="ignore the trials of earlier runs")
     parser.add_argument("--dry-run", action="store_true", help="list what would be tuned, and stop")
@@ -168,8 +175,10 @@ def _run_with(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     if args.dry_run:
         return list_plan(plan, told) or incomplete
     _say(f"device {device} ({why}); database {into}", args)
-    if not any(item.why for item in plan):
+    few = wanted_few(args)
+    if _is_done(plan, device, into, few):
         _declare_again(plan, into)
+        _tell_few([], few, told, args)
         _say(_nothing_to_do(plan, picked, args.source), args)
         return print_summary([], len(plan), told) or incomplete
     started = early[2] if early else None
@@ -177,7 +186,27 @@ def _run_with(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     if summary is None:
         return INTERRUPTED
     told.more["profile"] = summary.profile
+    _tell_few(summary.few, few, told, args)
     return print_summary(summary.results, len(plan), told) or incomplete
+
+
+def _is_done(plan: Sequence[Item], device: DeviceId, into: Path, few: Wanted | None) -> bool:
+    """Whether every bucket is held, and no kernel is served by more configs than may be."""
+    if any(item.why for item in plan):
+        return False
+    from lfbo_aot.tuning.parts import groups_of
+    from lfbo_aot.tuning.parts import is_met
+
+    return few is None or all(is_met(parts, few) for parts in groups_of(plan, device, into))
+
+
+def _tell_few(
+    found: Sequence[Reduced], few: Wanted | None, told: Told, args: argparse.Namespace
+) -> None:
+    if few is not None:
+        told.more["few"] = few_json(found)
+        for line in few_text(found, few):
+            _say(line, args)
 
 
 def _declare_again(plan: Sequence[Item], into: Path) -> None:
@@ -274,6 +303,7 @@ def _options(args: argparse.Namespace, device: DeviceId) -> Options:
         algorithm=args.algorithm,
         rounds=5 if on_cpu else 60,
         fresh=args.fresh,
+        few=wanted_few(args),
         spent_s=0.0 if on_cpu else time.monotonic() - _BEGAN_S,
     )
 

@@ -105,6 +105,7 @@ def _row(result: Result) -> dict[str, Any]:
         "status": result.status,
         "reason": result.reason,
         "seconds": round(result.seconds, 2),
+        "ended_s": round(result.ended_s, 2),
         "latency_us": entry.latency_us if entry else None,
         "default_us": entry.default_us if entry else None,
         "default": entry.default if entry else None,

@@ -69,10 +69,11 @@ class Journal:
             raise
         self._fd = fd
 
-    def append(self, record: Mapping[str, Any]) -> None:
+    def append(self, record: Mapping[str, Any], *, wait: bool = True) -> None:
         """Add one record, by one write, and wait until it is on disk.
 
-        Raises ValueError where it isn't finite JSON data, and DatabaseError where the disk didn't
+        Without `wait` it is with the operating system on return, so that it outlives this process,
+        and on disk after the next `sync`. Raises ValueError where it isn't finite JSON data, and DatabaseError where the disk didn't
         take it whole; the journal then is as it was before.
         """
         data = (dump_line(dict(record)) + "\n").encode()
@@ -89,7 +90,14 @@ class Journal:
         if written != len(data):
             os.ftruncate(fd, before)
             raise DatabaseError(self.path, "a record was written in part (disk full?), and cut off")
-        os.fsync(fd)
+        if wait:
+            os.fsync(fd)
+
+    def sync(self) -> None:
+        """Wait until all that was appended is on disk; nothing where the journal isn't open."""
+        fd = self._fd
+        if fd is not None:
+            os.fsync(fd)
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The records in the order written; none where there is no file.

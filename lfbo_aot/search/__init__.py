@@ -6,6 +6,7 @@ from lfbo_aot.search.lfbo import LFBOPatternSearch
 from lfbo_aot.search.optimizer import Optimizer
 from lfbo_aot.search.options import LFBOOptions
 from lfbo_aot.search.pattern_search import PatternSearch
+from lfbo_aot.search.peers import Peer
 from lfbo_aot.search.random_search import RandomSearch
 from lfbo_aot.search.scalars import Choice
 from lfbo_aot.search.scalars import Integer
@@ -36,6 +37,7 @@ __all__ = [
     "ListOf",
     "Optimizer",
     "PatternSearch",
+    "Peer",
     "Permutation",
     "Point",
     "PowerOfTwo",

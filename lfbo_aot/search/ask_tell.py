@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC
 from abc import abstractmethod
 from dataclasses import replace
@@ -11,8 +12,12 @@ import numpy as np
 
 from lfbo_aot.search.history import History
 from lfbo_aot.search.options import LFBOOptions
+from lfbo_aot.search.peers import checked_context
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lfbo_aot.search.peers import Peer
     from lfbo_aot.search.space import Point
     from lfbo_aot.search.space import Space
     from lfbo_aot.search.trial import Trial
@@ -22,10 +27,24 @@ _SMALL = 4096  # spaces up to this size are listed
 
 
 class Search(ABC):
-    """The common part of the searches: a subclass says what comes after the start."""
+    """The common part of the searches: a subclass says what comes after the start.
 
-    def __init__(self, space: Space, seed: int = 0, options: LFBOOptions | None = None) -> None:
+    `context` is the bucket's shape as numbers, `peers` are other buckets of the kernel. A search
+    that can't learn from peers takes no notice of them.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        seed: int = 0,
+        options: LFBOOptions | None = None,
+        *,
+        context: Sequence[float] = (),
+        peers: Sequence[Peer] = (),
+    ) -> None:
         self.space = space
+        self.context = checked_context(context)
+        self.peers = tuple(peers)
         self.seed = seed
         self.options = options or LFBOOptions()
         self._rng = np.random.Generator(np.random.PCG64(seed))
@@ -37,6 +56,12 @@ class Search(ABC):
         self._drained = False  # no new random point can be found
         self._launched = False  # the start is over
         self._done = False
+        self._thinking_s = 0.0
+
+    @property
+    def thinking_s(self) -> float:
+        """Seconds spent in `ask` so far: in fitting and proposing. Nothing is decided by it."""
+        return self._thinking_s
 
     @property
     def done(self) -> bool:
@@ -59,6 +84,7 @@ class Search(ABC):
 
     def ask(self, n: int = 1) -> list[Point]:
         """Up to `n` points never asked or told before."""
+        begin = time.perf_counter()
         points: list[Point] = []
         while len(points) < n and not self._done and not self._spent():
             found = self._next()
@@ -70,6 +96,7 @@ class Search(ABC):
             self._given += 1
             points.append(point)
         self._settle()
+        self._thinking_s += time.perf_counter() - begin
         return points
 
     def tell(self, trial: Trial) -> None:
@@ -88,10 +115,15 @@ class Search(ABC):
                 return point, (-1, 0)
         if len(self._seen) >= self.options.start_points and self._ready():
             return self._propose()
-        drawn = self._random()
-        if drawn is not None:
-            return drawn, (-1, 0)
+        opening = self._opening()
+        if opening is not None:
+            return opening
         return self._propose() if self._ready() else None
+
+    def _opening(self) -> tuple[Point, tuple[int, int]] | None:
+        """A point of the start, once the default and the seeds were given."""
+        drawn = self._random()
+        return None if drawn is None else (drawn, (-1, 0))
 
     def _ready(self) -> bool:
         """Whether enough is known to go on from: a success, and a share of what was given."""

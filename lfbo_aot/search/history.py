@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lfbo_aot.search.trial import FAILURES
+from lfbo_aot.search.trial import TIMEOUTS
 from lfbo_aot.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class History:
         self._features = np.zeros((64, space.width), dtype=np.float32)
         self._latency_us = np.zeros(64)
         self._cut = np.zeros(64, dtype=bool)
+        self._timeout = np.zeros(64, dtype=bool)
+        self._compile_s = np.zeros(64)
         self._row_of: dict[Point, int] = {}
         self._best: Trial | None = None
         self.timed = 0
@@ -58,6 +61,16 @@ class History:
         """Which readings were cut short."""
         return self._cut[: self._rows]
 
+    @property
+    def timeout(self) -> NDArray[np.bool_]:
+        """Which trials were killed at a deadline."""
+        return self._timeout[: self._rows]
+
+    @property
+    def compile_s(self) -> NDArray[np.float64]:
+        """The trials' compile times, NaN where unknown."""
+        return self._compile_s[: self._rows]
+
     def add(self, trial: Trial) -> None:
         """Keep a trial, whose point is in canonical form."""
         known = self._at.get(trial.point)
@@ -79,14 +92,26 @@ class History:
         row = self._row_of.setdefault(trial.point, self._rows)
         if row == self._rows:
             if row == len(self._latency_us):
-                self._features = np.concatenate([self._features, np.zeros_like(self._features)])
-                self._latency_us = np.concatenate([self._latency_us, np.zeros(row)])
-                self._cut = np.concatenate([self._cut, np.zeros(row, dtype=bool)])
+                self._grow()
             self._features[row] = self._space.encode([trial.point])[0]
             self._rows += 1
         failed = trial.status in FAILURES
         self._latency_us[row] = np.nan if failed else _latency(trial)
         self._cut[row] = trial.cut and not failed
+        self._timeout[row] = trial.status in TIMEOUTS
+        self._compile_s[row] = np.nan if trial.compile_s is None else trial.compile_s
+
+    def _grow(self) -> None:
+        self._features, self._latency_us, self._cut, self._timeout, self._compile_s = (
+            np.concatenate([array, np.zeros_like(array)])
+            for array in (
+                self._features,
+                self._latency_us,
+                self._cut,
+                self._timeout,
+                self._compile_s,
+            )
+        )
 
     def top(self, count: int) -> list[Trial]:
         """The fastest `count` trials that were timed in full, distinct points, fastest first."""

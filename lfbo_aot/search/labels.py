@@ -78,8 +78,10 @@ def training_set(
     latency_us: NDArray[np.float64],
     options: LFBOOptions,
     rng: np.random.Generator,
+    *,
+    limit: int | None = None,
 ) -> TrainingSet:
-    """The rows to fit to, at most `max_training` trials, with labels and weights.
+    """The rows to fit to, at most `limit` trials (else `max_training`), with labels and weights.
 
     Fitting costs time in proportion to the rows, so a long search would spend its time on fits. Over
     the limit half the rows go to the fastest trials (they hold the good ones), a quarter to the most
@@ -87,11 +89,12 @@ def training_set(
     weight grows so that it stands for all of the rest.
     """
     count = len(latency_us)
+    limit = options.max_training if limit is None else limit
     weight = labels.weight.copy()
-    if count <= options.max_training:
+    if count <= limit:
         rows = np.arange(count)
     else:
-        rows, factor = _subset(latency_us, options.max_training, rng)
+        rows, factor = _subset(latency_us, limit, rng)
         weight[rows] *= factor
     good = labels.good[rows]
     if options.negatives == "all":

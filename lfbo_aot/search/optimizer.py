@@ -22,8 +22,8 @@ __all__ = ["LFBOOptions", "LFBOPatternSearch", "Optimizer", "PatternSearch", "Ra
 class Optimizer(Protocol):
     """A search that proposes points and learns from trials; it doesn't know who runs them.
 
-    It is deterministic in its space, seed and options and in the calls of `ask` and `tell`. Every
-    point that `ask` gives must be told in the end, a lost one as a failure.
+    It is deterministic in its space, seed, options, context and peers, and in the calls of `ask`
+    and `tell`. Every point that `ask` gives must be told in the end, a lost one as a failure.
     """
 
     def ask(self, n: int = 1) -> list[Point]:
@@ -35,6 +35,10 @@ class Optimizer(Protocol):
     @property
     def done(self) -> bool:
         """Whether nothing is outstanding and `ask` won't give a point again."""
+
+    @property
+    def thinking_s(self) -> float:
+        """Seconds spent in `ask` so far: in fitting and proposing. Nothing is decided by it."""
 
     @property
     def best(self) -> Trial | None:

@@ -9,9 +9,19 @@ from typing import get_args
 
 Weights: TypeAlias = Literal["log_gap", "raw_gap", "none"]
 Negatives: TypeAlias = Literal["others", "all"]
+Failure: TypeAlias = Literal["off", "timeouts", "all"]
+Cost: TypeAlias = Literal["off", "ties", "rate"]
 Walk: TypeAlias = Literal["shared", "copies"]
 
+_CHOICES = {
+    "weights": Weights,
+    "negatives": Negatives,
+    "failure": Failure,
+    "cost": Cost,
+    "walk": Walk,
+}
 _START = 15
+_MAY_BE_NONE = ("max_trials", "n_initial", "agree")
 _LEAST = {
     "max_failures": 1,
     "min_trials": 2,
@@ -23,6 +33,7 @@ _LEAST = {
     "neighbours": 1,
     "radius": 1,
     "patience": 1,
+    "agree": 1,
     "max_trials": 1,
     "n_initial": 1,
 }
@@ -45,14 +56,21 @@ class LFBOOptions:
         `negatives`: the trials that aren't good (`others`), or `all`, good ones too (Song's loss).
     The model
         `trees`; `max_training`: rows to fit to at most; `refit_every` results, or `refit_growth`
-        times the rows of the last fit if that is more, lead to a new fit.
+        times the rows of the last fit if that is more, lead to a new fit. `peer_weight`: as many
+        own trials as all trials of the peers together weigh.
+    What trying a point may cost
+        `failure`: a candidate's score is multiplied by its probability not to be killed at a
+        deadline (`timeouts`), or not to fail in any way (`all`); `off`: by nothing. `cost`:
+        expected compile time decides between candidates of nearly equal score (`ties`), or the
+        score is divided by it where it is more than twice the usual (`rate`).
     The walk
         `walk`: neighbours of the best `copies` points in one pool (`shared`), or `copies` that walk
         each on its own, as published (`copies`; pattern search always walks so). A pool, or a copy,
         draws `neighbours` with `radius`, has the best `share` of them tried, then draws anew. A
         copy ends after `patience` results without a gain of `min_delta` (relative), the shared walk
-        after `copies` times as many. `diversity`: how much likeness to points already picked
-        costs; 0 turns it off.
+        after `copies` times as many, or after `agree` results without one that the model had
+        proposed, which is sooner; None turns that off. `diversity`: how much likeness to points
+        already picked costs; 0 turns it off.
     """
 
     max_trials: int | None = None
@@ -66,6 +84,7 @@ class LFBOOptions:
     negatives: Negatives = "others"
     trees: int = 100
     max_training: int = 2000
+    peer_weight: float = 30.0
     refit_every: int = 10
     refit_growth: float = 0.05
     copies: int = 5
@@ -73,24 +92,27 @@ class LFBOOptions:
     share: float = 0.1
     radius: int = 2
     patience: int = 60
+    agree: int | None = 80
     min_delta: float = 0.005
     diversity: float = 1.0
+    failure: Failure = "off"
+    cost: Cost = "off"
     walk: Walk = "shared"
 
     def __post_init__(self) -> None:
         for name, low in _LEAST.items():
             value = getattr(self, name)
-            if value is None and name in ("max_trials", "n_initial"):
+            if value is None and name in _MAY_BE_NONE:
                 continue
             if type(value) is not int or value < low:
                 self._refuse(name, f"an integer of at least {low}")
         for name in ("launch_share", "quantile", "share"):
             if not 0 < getattr(self, name) <= 1:
                 self._refuse(name, "more than 0 and at most 1")
-        for name in ("refit_growth", "min_delta", "diversity"):
+        for name in ("refit_growth", "min_delta", "diversity", "peer_weight"):
             if not 0 <= getattr(self, name) < float("inf"):
                 self._refuse(name, "0 or more")
-        for name, kind in (("weights", Weights), ("negatives", Negatives), ("walk", Walk)):
+        for name, kind in _CHOICES.items():
             if getattr(self, name) not in get_args(kind):
                 self._refuse(name, "one of " + ", ".join(get_args(kind)))
 

@@ -69,13 +69,16 @@ class Space:
     """The points that a search may try. ValueError where the parts don't fit together.
 
     `default` and `seeds` are brought to canonical form. Of a tunable with several conditions all
-    must hold. Two points that differ only in inactive tunables are one point.
+    must hold. Two points that differ only in inactive tunables are one point. `inert` names places
+    that make no difference anywhere, as (tunable, place in its list; -1 for all of it): they keep
+    the value that they have in `default`.
     """
 
     tunables: tuple[Tunable, ...]
     default: Point
     conditions: tuple[Condition, ...] = ()
     seeds: tuple[Point, ...] = ()
+    inert: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tunables", tuple(self.tunables))
@@ -85,6 +88,8 @@ class Space:
             msg = f"tunables are named twice: {', '.join(twice)}"
             raise ValueError(msg)
         object.__setattr__(self, "conditions", tuple(map(self._check_condition, self.conditions)))
+        object.__setattr__(self, "default", self.check(self.default))
+        object.__setattr__(self, "inert", tuple(map(self._check_inert, self.inert)))
         object.__setattr__(self, "default", self.canonical(self.default))
         seeds = dict.fromkeys(self.canonical(seed) for seed in self.seeds)
         object.__setattr__(self, "seeds", tuple(seeds))
@@ -101,6 +106,23 @@ class Space:
         parent = self.tunables[self._index[condition.parent]]
         values = tuple(parent.check(value) for value in condition.values)
         return Condition(condition.name, condition.parent, values)
+
+    def _check_inert(self, place: Sequence[object]) -> tuple[str, int]:
+        name, at = place
+        tunable = self.tunables[self._index[name]] if name in self._index else None
+        length = getattr(tunable, "length", 0) if isinstance(tunable, ListOf) else 0
+        if tunable is None or type(at) is not int or not -1 <= at < length:
+            msg = f"inert {name!r}, {at!r}: no tunable has this name, or no such place"
+            raise ValueError(msg)
+        return str(name), at
+
+    @cached_property
+    def _kept(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """Of each tunable with inert places its index and those places; (-1,) for all."""
+        places: dict[int, list[int]] = {}
+        for name, at in self.inert:
+            places.setdefault(self._index[name], []).append(at)
+        return tuple((index, (-1,) if -1 in at else tuple(at)) for index, at in places.items())
 
     @cached_property
     def _gates(self) -> tuple[tuple[int, tuple[tuple[int, tuple[Value, ...]], ...]], ...]:
@@ -127,6 +149,8 @@ class Space:
                 flags[parent] and any(same(point[parent], value) for value in values)
                 for parent, values in gates
             )
+        for at, places in self._kept:
+            flags[at] = flags[at] and places != (-1,)
         return tuple(flags)
 
     def check(self, point: Sequence[object]) -> Point:
@@ -141,11 +165,23 @@ class Space:
         return self._settle(self.check(point))
 
     def _settle(self, point: Point) -> Point:
-        if not self._gates:
+        if self._gates:
+            flags = self.active(point)
+            kept = zip(self.tunables, point, flags, strict=True)
+            point = tuple(value if on else tunable.default for tunable, value, on in kept)
+        if not self._kept:
             return point
-        flags = self.active(point)
-        kept = zip(self.tunables, point, flags, strict=True)
-        return tuple(value if on else tunable.default for tunable, value, on in kept)
+        values = list(point)
+        for index, places in self._kept:
+            standard = self.default[index]
+            if places == (-1,):
+                values[index] = standard
+                continue
+            items = list(values[index])  # type: ignore[arg-type]
+            for at in places:
+                items[at] = standard[at]  # type: ignore[index]
+            values[index] = tuple(items)
+        return tuple(values)
 
     @cached_property
     def size(self) -> int:

@@ -29,12 +29,15 @@ def space_to_json(space: Space) -> dict[str, Json]:
     conditions: list[Json] = [
         {"name": c.name, "parent": c.parent, "values": thaw(c.values)} for c in space.conditions
     ]
-    return {
+    found: dict[str, Json] = {
         "tunables": [tunable.to_json() for tunable in space.tunables],
         "default": thaw(space.default),
         "conditions": conditions,
         "seeds": [thaw(seed) for seed in space.seeds],
     }
+    if space.inert:
+        found["inert"] = [list(place) for place in space.inert]
+    return found
 
 
 def space_from_json(record: Mapping[str, object]) -> Space:
@@ -54,7 +57,16 @@ def space_from_json(record: Mapping[str, object]) -> Space:
             for item in map(_mapping, _list(record, "conditions"))
         ),
         seeds=tuple(_tuple(cast("Sequence[object]", item)) for item in _list(record, "seeds")),
+        inert=tuple(_place(item) for item in record.get("inert", ())),  # type: ignore[attr-defined]
     )
+
+
+def _place(item: object) -> tuple[str, int]:
+    match item:
+        case [str(name), int(at)] if type(at) is int:
+            return name, at
+    msg = f"field 'inert': {item!r} is not a tunable's name and a place"
+    raise ValueError(msg)
 
 
 def tunable_from_json(record: object) -> Tunable:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from typing import Protocol
 
 import numpy as np
-from sklearn.tree import DecisionTreeClassifier
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,6 +56,8 @@ class Surrogate:
         trees: int,
         random_state: int,
     ) -> None:
+        from sklearn.tree import DecisionTreeClassifier  # seconds, which a start can do without
+
         rng = np.random.RandomState(random_state)
         rows = np.ascontiguousarray(features, dtype=np.float32)
         labels = good.astype(np.float64)

@@ -21,6 +21,7 @@ STATUSES = (
     "timeout",
     "out_of_memory",
 )
+TIMEOUTS = frozenset({"compile_timeout", "timeout"})
 FAILURES = frozenset(STATUSES) - {"ok", "duplicate"}
 
 

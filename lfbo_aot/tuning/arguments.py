@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 from typing import Any
 
@@ -10,6 +11,7 @@ from lfbo_aot.errors import TuningError
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
 Described = dict[str, Any]
 
@@ -58,6 +60,23 @@ def fake_arguments(described: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:
     FakeTensor.data_ptr = lambda _: 0  # type: ignore[method-assign,assignment]
     with FakeTensorMode():
         return tuple(_fake(item) for item in described)
+
+
+def among(args: Sequence[Any]) -> AbstractContextManager[Any]:
+    """While inside, tensors that are made are fake like those of `args`, and hold no memory either.
+
+    A host function that allocates its result would otherwise do so on the device.
+    """
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    for arg in args:
+        if isinstance(arg, FakeTensor):
+            return arg.fake_mode
+        if isinstance(arg, list | tuple):
+            found = among(arg)
+            if not isinstance(found, contextlib.nullcontext):
+                return found
+    return contextlib.nullcontext()
 
 
 def _fake(item: Mapping[str, Any]) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
+import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from dataclasses import replace
@@ -53,6 +55,10 @@ ALGORITHMS: dict[str, Callable[..., Any]] = {
 }
 FINALISTS = 10  # the default among them
 _ENOUGH_FAILURES = 10
+# Dozens of trials come back a second: a model is fitted for one and a half times as many as the
+# published ten, and has fewer trees, else the search would take longer to think than to try.
+_QUICK: dict[str, Any] = {"trees": 40, "refit_every": 15, "refit_growth": 0.1}
+_NO_SPACE = "No space left on device"
 _PROBED = 5  # of the finalists, at each probe point
 
 logger = logging.getLogger(__name__)
@@ -144,7 +150,7 @@ class BucketSearch:
         before = {} if manner.fresh else journaling.unfinished(own, asked)
         seeds = before.get("seeds", list(task.seeds))
         points = (*opened.space.seeds, *station.points(seeds))
-        self._options = LFBOOptions(max_trials=limits.trials)
+        self._options = LFBOOptions(max_trials=limits.trials, **_QUICK)
         self._space = replace(opened.space, seeds=points)
         self._identity = asked | {
             "layout": list(opened.layout),
@@ -157,6 +163,8 @@ class BucketSearch:
         self._identity["peers"] = before.get("peers", found)
         if manner.fresh or not self._resume(own):
             self._begin(own, book.next_number())
+        self.waited_s = 0.0
+        """What it has waited for outcomes, in this process: the rest was its own work."""
         self._started = limits.clock() - self._progress.seconds
 
     def _asked(self, trials: int | None) -> journaling.Record:
@@ -245,7 +253,9 @@ class BucketSearch:
             if not self._propose() and not progress.outstanding:
                 limit = self._limits.trials
                 return "trials" if limit and progress.trials >= limit else "converged"
+            began = self._limits.clock()
             outcomes = self._station.wait(self._pause_s())
+            self.waited_s += self._limits.clock() - began
             for outcome in outcomes:
                 self._take(outcome)
             if not outcomes:
@@ -274,6 +284,9 @@ class BucketSearch:
         point = self._progress.outstanding.pop(outcome.ticket, None)
         if point is None:
             return  # a straggler of a bucket before
+        if outcome.status in FAILURES and _NO_SPACE in outcome.error:
+            # Nothing that is tried now would tell anything of itself.
+            raise OSError(errno.ENOSPC, _NO_SPACE, tempfile.gettempdir())
         outcome = self._as_duplicate(_sound(outcome))
         record = journaling.trial_record(outcome.ticket, point, outcome, self.seconds)
         trial = journaling.to_trial(self._space, record)

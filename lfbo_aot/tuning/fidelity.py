@@ -21,7 +21,7 @@ class Fidelity:
 
     warmup: int = 1
     quick: int = 3
-    full: int = 24
+    full: int = 16
     slack: float = 1.3
     longest_us: float = 400_000.0
 

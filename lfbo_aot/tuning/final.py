@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from lfbo_aot.tuning.regret import Contestant
     from lfbo_aot.tuning.regret import Ratio
 
+PROBE_SLACK = 0.01
+"""Being slower than the default by up to this share at a probe point is no reason against a config:
+readings of one pair on two days differ by as much, and it would cost a gain at the tuning point."""
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -64,9 +68,10 @@ def choose_for_bucket(points: Sequence[PointReadings], alternates: int = 3) -> C
     """The winner of a bucket that was measured at its tuning point, the first, and at probe points.
 
     It is what has the least worst-case regret (against the best reading at each point) among what
-    runs at all points and is slower than Helion's default beyond the noise at none. If its mean
-    ratio to the default over the points isn't under 1 by more than the noise, the default wins.
-    The default is a contestant with each point's own default config.
+    runs at all points and is slower than Helion's default at none: at the tuning point beyond the
+    noise, at a probe point beyond the noise and `PROBE_SLACK`. If its mean ratio to the default over
+    the points isn't under 1 by more than the noise, the default wins. The default is a contestant
+    with each point's own default config.
 
     Points where nothing ran tell nothing apart and are left out, with a note. Where the default
     fails at one of the others, it can't win while a finalist runs at all of them, even a finalist
@@ -88,10 +93,10 @@ def choose_for_bucket(points: Sequence[PointReadings], alternates: int = 3) -> C
     spare = [tuning.default if c.config is None else c.config for c in others if _is_one(c, live)]
     return Choice(
         config=config,
-        latency_us=_latency_us(reading),
-        default_us=_latency_us(default) if default is not None else None,
+        latency_us=middle_us(reading),
+        default_us=middle_us(default) if default is not None else None,
         is_default=winner.config is None,
-        spread=round(_spread(reading.samples_us), 5),
+        spread=round(spread_of(reading.samples_us), 5),
         near_tie=any(all(r.even for r in _ratios(c, winner)) for c in others),
         alternates=tuple(c for c in spare if c != config)[:alternates],
         resources=dict(reading.resources),
@@ -112,9 +117,16 @@ def _winner(ranked: Sequence[Contestant], points: Sequence[PointReadings]) -> Co
 
 
 def _slower_somewhere(contestant: Contestant, points: Sequence[PointReadings]) -> bool:
-    """Whether it is slower than the default beyond the noise at a point where both run."""
-    pairs = zip(contestant.at, [p.of(None) for p in points], strict=True)
-    return any(paired(ours, theirs).slower for ours, theirs in pairs if ours and theirs)
+    """Whether it is slower than the default at a point where both run, by as much as counts there."""
+    for at, (ours, point) in enumerate(zip(contestant.at, points, strict=True)):
+        theirs = point.of(None)
+        if ours is None or theirs is None:
+            continue
+        ratio = paired(ours, theirs)
+        # `points` begins with the tuning point.
+        if ratio.slower and (at == 0 or ratio.middle - 1.0 > PROBE_SLACK):
+            return True
+    return False
 
 
 def _ratios(contestant: Contestant, base: Contestant) -> list[Ratio]:
@@ -137,8 +149,8 @@ def _probe(
     default = point.of(None)
     return {
         "shape": dict(point.shape),
-        "latency_us": _latency_us(reading) if reading else None,
-        "default_us": _latency_us(default) if default else None,
+        "latency_us": middle_us(reading) if reading else None,
+        "default_us": middle_us(default) if default else None,
         "regret": round(winner.regret[at], 5) if reading and at is not None else None,
     }
 
@@ -155,11 +167,12 @@ def _note(point: PointReadings) -> str:
     return f"nothing runs{place}: {errors[0] if errors else 'no reading'}"
 
 
-def _latency_us(reading: FinalReading) -> float:
+def middle_us(reading: FinalReading) -> float:
+    """The latency that an entry holds, of samples of which there are some."""
     return round(statistics.median(reading.samples_us), 4)
 
 
-def _spread(samples: Sequence[float]) -> float:
+def spread_of(samples: Sequence[float]) -> float:
     """The middle half's width over the median."""
     if len(samples) < 4:  # noqa: PLR2004 - quartiles need as many
         return (max(samples) - min(samples)) / statistics.median(samples)

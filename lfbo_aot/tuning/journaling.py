@@ -98,6 +98,7 @@ class Session:
 
     def finished(self, entry: Record | None, reason: str = "") -> None:
         self._write({"kind": "final", "entry": entry, "reason": reason})
+        self._journal.save()
 
     def _write(self, record: Record) -> None:
         kind = record.pop("kind")

@@ -7,6 +7,7 @@ import logging
 import threading
 from dataclasses import dataclass
 from dataclasses import field
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from typing import Protocol
 
@@ -28,6 +29,7 @@ from lfbo_aot.tuning.damage import set_aside
 from lfbo_aot.tuning.entries import check_shards
 from lfbo_aot.tuning.entries import make_entry
 from lfbo_aot.tuning.entries import seeds
+from lfbo_aot.tuning.few import Reduction
 from lfbo_aot.tuning.folders import journal_path
 from lfbo_aot.tuning.folders import lock_of
 from lfbo_aot.tuning.heartbeat import Heartbeat
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from lfbo_aot.tuning.devices.device import Device
     from lfbo_aot.tuning.devices.device import Opened
     from lfbo_aot.tuning.devices.device import Station
+    from lfbo_aot.tuning.few import Reduced
+    from lfbo_aot.tuning.parts import Wanted
     from lfbo_aot.tuning.plan import Item
 
 logger = logging.getLogger(__name__)
@@ -69,6 +73,8 @@ class Options:
     """Whether to ignore what journals hold."""
     spent_s: float = 0.0
     """What of the budget was spent before the run was called."""
+    few: Wanted | None = None
+    """By how few configs each kernel's buckets are to be served, after all are tuned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,9 @@ class Result:
     entry: Entry | None = None
     reason: str = ""
     seconds: float = 0.0
+    """From when it was opened, which is while the one before is searched."""
+    ended_s: float = 0.0
+    """Seconds from the start of the run's budget until it was over."""
 
 
 @dataclass(slots=True)
@@ -91,7 +100,11 @@ class Summary:
     seconds: float = 0.0
     profile: dict[str, float] = field(default_factory=dict)
     """How busy the device was (`Usage`), with `first_trial_s`, from the start of the run's budget to
-    the first outcome, and `thinking_s`, what the searches took to propose."""
+    the first outcome; `thinking_s`, what the searches took to propose; `waited_s`, what they waited
+    for outcomes."""
+
+    few: list[Reduced] = field(default_factory=list)
+    """What became of each kernel whose configs were to be few."""
 
     def of(self, status: str) -> list[Result]:
         """The results with this status."""
@@ -148,16 +161,18 @@ def tune(
     started = device.clock()
     try:
         with contextlib.ExitStack() as locks:
-            for kernel_id in sorted({item.spec.kernel_id for item in todo}):
+            touched = plan if options.few else todo
+            for kernel_id in sorted({item.spec.kernel_id for item in touched}):
                 journal = journal_path(state, device.id, kernel_id)
                 locks.enter_context(_locked(journal))
                 if options.fresh and (aside := set_aside(journal)):
                     logger.warning("the damaged journal of %s is now %s", kernel_id, aside)
-            check_shards(into, device.id, todo)
-            if todo:
+            check_shards(into, device.id, touched)
+            if touched:
                 locks.enter_context(beat)
             declare(into, plan)
             run.all(todo)
+            run.few(plan)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         msg = (
@@ -216,9 +231,13 @@ class _Run:
         self._books: dict[str, Book] = {}
         self._lock = threading.RLock()
         self._thinking_s = 0.0
+        self._waited_s = 0.0
         self._first_s: float | None = None
         self._waiting = 0
         self._final_s = _FINAL_S
+        self._few_s = 0.0 if left is None or options.few is None else _FINAL_SHARE * left
+        """What is kept back of the budget, at most, for the measurements that lead to few configs."""
+        self._todo = 0
         self.summary = Summary(device.id)
 
     def all(self, todo: Sequence[Item]) -> None:
@@ -226,11 +245,30 @@ class _Run:
 
         In the order given: each bucket is opened while the one before it is searched.
         """
-        self._waiting = len(todo)
+        self._waiting = self._todo = len(todo)
         with self._journals:
             carry = Parallel(n_jobs=len(self._device.stations), require="sharedmem")
             carry(delayed(self._carry)(item, n, len(todo)) for n, item in enumerate(todo, 1))
         self.summary.profile = self._profile()
+
+    def few(self, plan: Sequence[Item]) -> None:
+        """Serve each kernel's buckets by few configs, where the options ask for that."""
+        options = self._options
+        if options.few is None:
+            return
+        reduction = Reduction(
+            options.few,
+            self._stations,
+            count=len(self._device.stations),
+            limits=self._limits,
+            rounds=options.rounds,
+        )
+        found = self.summary.few = reduction.run(plan, self._device.id, self._into)
+        anew = {(r.kernel_id, bucket): entry for r in found for bucket, entry in r.changed.items()}
+        self.summary.results = [
+            replace(r, entry=anew.get((r.item.spec.kernel_id, r.item.bucket), r.entry))
+            for r in self.summary.results
+        ]
 
     def _carry(self, item: Item, number: int, total: int) -> None:
         """Tune a bucket at the next station that is free."""
@@ -258,7 +296,8 @@ class _Run:
         finally:
             with contextlib.suppress(TuningError):
                 station.leave()
-        return Result(item, status, entry, reason, self._device.clock() - started)
+        now = self._device.clock()
+        return Result(item, status, entry, reason, now - started, now - self._started)
 
     def _leave_line(self) -> None:
         with self._lock:
@@ -313,7 +352,8 @@ class _Run:
         with self._lock:
             if kernel_id not in self._books:
                 path = journal_path(self._state, self._device.id, kernel_id)
-                self._books[kernel_id] = Book(self._journals.enter_context(Journal(path)))
+                journal = self._journals.enter_context(Journal(path))
+                self._books[kernel_id] = self._journals.enter_context(Book(journal))
             return self._books[kernel_id]
 
     def _steps(self, step: Step) -> None:
@@ -324,7 +364,11 @@ class _Run:
 
     def _profile(self) -> dict[str, float]:
         """Where the time went: see `Summary.profile`."""
-        spent = {"thinking_s": self._thinking_s, "first_trial_s": self._first_s or 0.0}
+        spent = {
+            "thinking_s": self._thinking_s,
+            "waited_s": self._waited_s,
+            "first_trial_s": self._first_s or 0.0,
+        }
         return self._device.usage | {name: round(value, 3) for name, value in spent.items()}
 
     def _keep(
@@ -332,6 +376,7 @@ class _Run:
     ) -> tuple[str, Entry | None, str]:
         with self._lock:
             self._thinking_s += search.thinking_s
+            self._waited_s += search.waited_s
         entry = make_entry(item, found)
         if entry is None:
             if found.search["ended"] == "time":
@@ -348,13 +393,14 @@ class _Run:
         """The seconds that the next bucket's search may take: the final measurement comes after it.
 
         Of the run's budget one such measurement is kept back: that of the last bucket is the only
-        one that no search goes on beside.
+        one that no search goes on beside. Where configs are to be few, one more a bucket.
         """
         left, own = self._limits.left_s, self._options.per_bucket_s
         shares = []
         if left is not None:
             kept = left - min(self._final_s, _FINAL_SHARE * left)
-            shares.append(kept / max(1, self._waiting))
+            kept -= min(self._todo * self._final_s, self._few_s)
+            shares.append(max(0.0, kept) / max(1, self._waiting))
         if own is not None:
             shares.append(own - min(self._final_s, _FINAL_SHARE * own))
         return min(shares) if shares else None

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import math
 import os
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -142,3 +145,15 @@ def changed():
 @pytest.fixture(scope="session")
 def interpreter_id():
     return INTERPRETER
+
+
+@pytest.fixture(scope="session")
+def simulated():
+    """The module beside this file: a pipeline with a simulated clock."""
+    path = Path(__file__).with_name("simulated.py")
+    spec = importlib.util.spec_from_file_location("simulated_pipeline_of_tests", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]

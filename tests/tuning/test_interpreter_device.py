@@ -82,7 +82,7 @@ def specs(tmp_path_factory):
 
 
 def opened(device, spec):
-    return device.open(spec, spec.small[0], [])
+    return device.open(spec, spec.small[0])
 
 
 def outcomes(device, points):
@@ -139,6 +139,21 @@ def test_the_default_is_the_reference_where_there_is_none(device, specs):
     bucket = opened(device, specs["doubles"])
     found = outcomes(device, [bucket.space.default])
     assert [o.status for o in found] == ["ok"]
+
+
+def test_one_station_and_the_points_of_configs_that_fit(device, specs):
+    bucket = opened(device, specs["squash"])
+    assert device.stations == (device,)
+    assert device.points([bucket.default, {"nonsense": 1}]) == (bucket.space.default,)
+    assert device.points([]) == ()
+
+
+def test_measuring_at_another_shape(device, specs):
+    spec = specs["squash"]
+    bucket = opened(device, spec)
+    default, readings = device.final_at(spec, spec.small[0], [bucket.default], 3)
+    assert default == bucket.default
+    assert [(r.config, len(r.samples_us)) for r in readings] == [(default, 3)]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lfbo_aot.database.journal import Journal
@@ -15,15 +17,15 @@ BEST = (64, 8, 3, "b")
 
 def opened(recording, spec, **words):
     device = ReplayDevice(recording, **words)
-    device.open(spec, SHAPE, [])
+    device.open(spec, SHAPE)
     return device
 
 
 def test_it_answers_with_what_was_recorded(recording, spec, bowl):
     _outcome_of, config_of = bowl
     device = ReplayDevice(recording)
-    found = device.open(spec, SHAPE, [config_of(BEST), {"block": 3}])
-    assert found.space.seeds == (BEST,)
+    found = device.open(spec, SHAPE)
+    assert found.space == recording.space
     assert found.default == config_of(recording.space.default)
     assert (found.policy, found.versions) == (recording.policy, recording.versions)
     device.submit(7, BEST, None)
@@ -49,6 +51,43 @@ def test_trials_run_side_by_side_and_end_in_their_own_time(recording, spec):
     assert device.clock() == 2.5
     (last,) = device.wait(10.0)
     assert (last.ticket, last.status, device.clock()) == (0, "compile_timeout", 5.0)
+
+
+def test_it_is_its_own_and_only_station(recording, spec):
+    device = opened(recording, spec)
+    assert device.stations == (device,)
+    assert device.usage == {}
+    with device.turn():
+        device.submit(1, BEST, None)
+    device.leave()
+    assert [o.ticket for o in device.wait(1.0)] == [1]
+
+
+def test_points_of_configs_that_fit(recording, spec, bowl):
+    _, config_of = bowl
+    device = opened(recording, spec)
+    other = (32, 8, 2, "a")
+    configs = [config_of(other), {"block": 3}, dict(reversed(config_of(BEST).items()))]
+    assert device.points(configs) == (other, BEST)
+    assert device.points([]) == ()
+
+
+def test_measuring_at_another_shape_leaves_the_open_one_alone(make_recording, spec, bowl):
+    outcome_of, config_of = bowl
+    here = make_recording()
+    there = make_recording(outcome=lambda p: replace(outcome_of(p), latency_us=p[0] * 1.0))
+    device = ReplayDevice(lambda _, shape: here if shape["m"] == 64 else there)
+    device.open(spec, SHAPE)
+    configs = [config_of(BEST), config_of((16, 4, 1, "a")), {"block": 3}]
+    default, readings = device.final_at(spec, {**SHAPE, "m": 1}, configs, 2)
+    assert default == config_of((16, 4, 1, "a"))
+    # The default there comes first, and once.
+    assert [(r.config["block"], r.samples_us, r.error) for r in readings] == [
+        (16, (16.0, 16.0), ""),
+        (64, (64.0, 64.0), ""),
+        (3, (), "never recorded"),
+    ]
+    assert device.final([config_of(BEST)], 1)[0].samples_us == (10.0,)
 
 
 @pytest.mark.parametrize(("unknown", "status"), [("invalid", "invalid"), ("nearest", "ok")])
@@ -91,7 +130,7 @@ def test_noise_is_the_same_each_time(recording, spec, bowl):
 
 def test_recordings_by_shape(recording, spec):
     device = ReplayDevice(lambda spec, shape: {("pkg.norm", 64): recording}[spec.kernel_id, 64])
-    assert device.open(spec, SHAPE, []).space.default == recording.space.default
+    assert device.open(spec, SHAPE).space.default == recording.space.default
     with pytest.raises(TuningError, match="no bucket is open"):
         ReplayDevice(recording).final([], 1)
 

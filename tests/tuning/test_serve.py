@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
 import sys
 
 import pytest
@@ -7,6 +10,7 @@ import pytest
 from lfbo_aot.errors import UnknownNameError
 from lfbo_aot.registry import catalog
 from lfbo_aot.registry.discovery import load_kernels
+from lfbo_aot.tuning.channel import Channel
 from lfbo_aot.tuning.workers.serve import first_line
 from lfbo_aot.tuning.workers.serve import import_kernel
 from lfbo_aot.tuning.workers.serve import kernel_reference
@@ -96,3 +100,42 @@ def test_one_that_its_modules_do_not_declare(folders, monkeypatch):
 def test_an_error_on_one_line():
     assert first_line(ValueError("a\n\n  b")) == "ValueError: a b"
     assert len(first_line(ValueError("x" * 999))) == 300
+
+
+# Answers with what had been done by then.
+WORKER = """
+from lfbo_aot.tuning.workers.serve import serve
+
+DONE = []
+
+def work(request):
+    DONE.append(request["n"])
+    if request["n"] < 0:
+        raise ValueError("less than nothing")
+    return {"done": DONE}
+
+serve({"work": work}, **THEN)
+"""
+
+
+@pytest.mark.parametrize("once", [True, False], ids=["something to do", "nothing"])
+def test_what_is_done_after_the_first_answer(once):
+    then = "dict(then=lambda: DONE.append('warm'))" if once else "{}"
+    ours, theirs = socket.socketpair()
+    with theirs:
+        script = WORKER.replace("THEN", then)
+        words = [str(theirs.fileno()), str(os.getpid())]
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, *words],
+            pass_fds=[theirs.fileno()],
+            stderr=subprocess.DEVNULL,
+        )
+    channel = Channel(ours)
+    for n in (-1, 2, 3):
+        channel.send({"op": "work", "n": n})
+    assert channel.receive() == {"error": "ValueError: less than nothing"}
+    warm = ["warm"] if once else []
+    assert channel.receive() == {"reply": {"done": [-1, *warm, 2]}}
+    assert channel.receive() == {"reply": {"done": [-1, *warm, 2, 3]}}
+    channel.close()
+    assert process.wait(timeout=30) == 0

@@ -48,6 +48,8 @@ def start_device(
         return InterpreterDevice(workers)
     from lfbo_aot.tuning.devices.gpu import GpuDevice
 
+    gpus = [g for g in survey().gpus if g.id == identity]
     if indices is None:
-        indices = [gpu.index for gpu in survey().gpus if gpu.id == identity]
-    return GpuDevice(identity, indices or [0], workers=workers)
+        indices = [gpu.index for gpu in gpus] or [0]
+    told = next((gpu.properties for gpu in gpus if gpu.index == indices[0]), None)
+    return GpuDevice(identity, indices, workers=workers, properties=told)

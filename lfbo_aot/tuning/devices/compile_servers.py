@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from lfbo_aot.adapters.standin import agree
+from lfbo_aot.errors import DeviceLostError
 from lfbo_aot.errors import TuningError
 from lfbo_aot.tuning.channel import Channel
 
@@ -34,16 +36,19 @@ class _Server:
     opening: Future[Message] = field(default_factory=Future)
     channel: Channel | None = None
     ready: bool = False
-    backlog: list[Message] = field(default_factory=list)
-    asked: deque[Future[Message]] = field(default_factory=deque)
+    failed: str = ""
+    """Why there is none any more."""
+    asked: deque[tuple[Future[Message], Message]] = field(default_factory=deque)
+    """What has no answer yet, candidates aside: of those the owner knows."""
     losses: int = 0
 
 
 class CompileServers:
     """Starts servers, passes requests on, and starts those that were lost anew.
 
-    Not for several threads at once: the owner holds its lock. `compiled(bucket, reply)` and
-    `lost(bucket, error)` are called from `read`.
+    Not for several threads at once: the owner holds its lock. From `read` are called
+    `compiled(bucket, reply)`, `lost(bucket, error)` when a server has gone with what it compiled,
+    `back(bucket)` when the next one is there, `gone(bucket, error)` when there will be none.
     """
 
     def __init__(
@@ -53,11 +58,17 @@ class CompileServers:
         *,
         compiled: Callable[[int, Message], None],
         lost: Callable[[int, str], None],
+        back: Callable[[int], None],
+        gone: Callable[[int, str], None],
     ) -> None:
         self._start = start
         self._claims = claims
         self._compiled = compiled
         self._lost = lost
+        self._back = back
+        self._gone = gone
+        self.lost = ""
+        """Why nothing can be compiled any more; empty while there is hope."""
         self._servers: dict[int, _Server] = {}
         self._description: Message | None = None
         self._asked: deque[int] = deque()  # buckets whose fork has no answer yet; -1: the device
@@ -66,23 +77,35 @@ class CompileServers:
         self._worker = start()
 
     def describe(self, description: Message) -> None:
-        """Tell what device to compile for; servers are forked from then on."""
-        if self._description is None:
-            self._description = description
+        """Tell what device to compile for; servers are forked from then on.
+
+        A description that was a guess is replaced by one that says otherwise, and all begins anew.
+        """
+        known = self._description
+        if known is not None and agree(known, description):
+            return
+        self._description = description
+        if known is None:
             self._set_up()
+        else:
+            self._worker.kill()
+            self._asked.clear()
+            self._begin_anew("the device is not what it was thought to be")
 
     def _set_up(self) -> None:
         if self._description is not None:
             self._asked.append(-1)
             self._worker.send({"op": "device", "description": self._description})
         for bucket, server in self._servers.items():
-            if server.channel is None:
+            if server.channel is None and not server.failed:
                 self._fork(bucket, server)
 
     def open(self, bucket: int, request: Message) -> Future[Message]:
         """Start a bucket's server; what it answers once the kernel is bound."""
         server = self._servers[bucket] = _Server(request)
-        if self._description is not None:
+        if self.lost:
+            self._fail(bucket, server, self.lost)
+        elif self._description is not None:
             self._fork(bucket, server)
         return server.opening
 
@@ -105,27 +128,36 @@ class CompileServers:
             server.opening.cancel()
 
     def start(self, bucket: int, request: Message) -> None:
+        """Compile a candidate; not while the bucket's server is lost."""
         self._send(self._servers[bucket], request)
 
     def kill(self, bucket: int, ticket: int) -> None:
         server = self._servers.get(bucket)
-        if server is not None and server.ready:
+        if server is not None:
             self._send(server, {"op": "kill", "ticket": ticket})
 
     def points(self, bucket: int, configs: list[Message]) -> Future[Message]:
         """The points of those configs that fit the bucket's space."""
         server = self._servers[bucket]
         found: Future[Message] = Future()
-        server.asked.append(found)
-        self._send(server, {"op": "points", "configs": configs})
+        if server.failed:
+            found.set_exception(self._error(server.failed))
+            return found
+        request = {"op": "points", "configs": configs}
+        server.asked.append((found, request))
+        self._send(server, request)
         return found
 
     def _send(self, server: _Server, request: Message) -> None:
-        if not server.ready or server.channel is None:
-            server.backlog.append(request)
-            return
-        with contextlib.suppress(OSError):  # gone: `read` will see that, and begin anew
-            server.channel.send(request)
+        if server.ready and server.channel is not None:
+            with contextlib.suppress(OSError):  # gone: `read` will see that, and begin anew
+                server.channel.send(request)
+
+    @property
+    def opening(self) -> int:
+        """How many servers are binding their bucket's kernel."""
+        servers = self._servers.values()
+        return sum(s.channel is not None and not s.ready and not s.failed for s in servers)
 
     def filenos(self) -> list[int]:
         """The descriptors to wait on."""
@@ -159,37 +191,44 @@ class CompileServers:
 
     def _refuse(self, bucket: int, error: str) -> None:
         """A fork failed, as where the module can't be imported; or the device can't be described."""
-        doomed = [bucket] if bucket >= 0 else list(self._servers)
-        for name in doomed:
+        if bucket < 0:
+            self.lost = error
+        for name in [bucket] if bucket >= 0 else list(self._servers):
             server = self._servers.get(name)
             if server is not None:
-                self._fail(server, error)
+                self._fail(name, server, error)
 
-    def _fail(self, server: _Server, error: str) -> None:
-        if server.channel is not None:
-            server.channel.close()
-        server.channel, server.ready = None, False
-        waiting = [server.opening, *server.asked]
+    def _fail(self, bucket: int, server: _Server, error: str) -> None:
+        server.failed = error
+        _disconnect(server)
+        waiting = [server.opening, *(future for future, _ in server.asked)]
         server.asked.clear()
         for future in waiting:
             if not future.done():
-                future.set_exception(TuningError(error))
+                future.set_exception(self._error(error))
+        self._gone(bucket, error)
+
+    def _error(self, words: str) -> TuningError:
+        return DeviceLostError(words) if self.lost else TuningError(words)
 
     def _restart(self) -> None:
         """The process that everything is forked from is gone, and the servers go with it."""
         words = self._worker.obituary()
         self._worker.kill()
         self._failed_starts += 1
+        at_hand = self._servers.get(self._asked[0]) if self._asked else None
         self._asked.clear()
         if self._failed_starts >= _START_LIMIT:
             self._refuse(-1, f"no compile worker can be made ready: {words}")
             return
+        self._begin_anew(words, at_hand)
+
+    def _begin_anew(self, words: str, at_hand: _Server | None = None) -> None:
         logger.warning("the compile worker is started anew: %s", words)
         self._worker = self._start()
-        for server in self._servers.values():
+        for bucket, server in list(self._servers.items()):
             if server.channel is not None:
-                server.channel.close()
-            server.channel, server.ready = None, False
+                self._lose(bucket, server, words, blamed=server is at_hand)
         self._set_up()
 
     def _read_server(self, bucket: int, server: _Server) -> None:
@@ -197,7 +236,9 @@ class CompileServers:
         while channel is not None and channel is server.channel:
             message = channel.receive()
             if message is None:
-                self._server_gone(bucket, server)
+                self._lose(bucket, server, "the compile server was ended from outside", blamed=True)
+                if not server.failed:
+                    self._fork(bucket, server)
                 return
             self._hear(bucket, server, message)
             if not channel.buffered:
@@ -207,33 +248,35 @@ class CompileServers:
         if "ticket" in message:
             self._compiled(bucket, message)
         elif "points" in message:
-            server.asked.popleft().set_result(message)
+            server.asked.popleft()[0].set_result(message)
         elif "opened" in message:
             server.ready = True
-            backlog, server.backlog = server.backlog, []
-            if server.opening.done():
-                self._lost(bucket, "the compile server was ended from outside, twice")
-            else:
+            if not server.opening.done():
                 server.opening.set_result(message["opened"])
-            for request in backlog:
+            for _, request in server.asked:
                 self._send(server, request)
+            self._back(bucket)
         else:
-            self._fail(server, str(message.get("error", message)))
+            self._fail(bucket, server, str(message.get("error", message)))
 
-    def _server_gone(self, bucket: int, server: _Server) -> None:
-        if server.channel is not None:
-            server.channel.close()
-        server.channel, server.ready = None, False
-        server.losses += 1
+    def _lose(self, bucket: int, server: _Server, words: str, *, blamed: bool) -> None:
+        """A server has gone; `blamed`: not because of another one, nor of their common process."""
+        _disconnect(server)
+        server.losses += blamed
         if server.losses >= _START_LIMIT:
-            self._fail(server, "the bucket's compile server was lost again and again")
-            self._lost(bucket, "the compile server was ended from outside")
+            self._fail(bucket, server, f"the bucket's compile server is lost each time: {words}")
             return
-        logger.warning("a bucket's compile server was lost, and is started anew")
-        self._fork(bucket, server)
+        logger.warning("a bucket's compile server was lost, and is started anew: %s", words)
+        self._lost(bucket, words)
 
     def kill_all(self) -> None:
         """End everything."""
         for bucket in list(self._servers):
             self.close(bucket)
         self._worker.kill()
+
+
+def _disconnect(server: _Server) -> None:
+    if server.channel is not None:
+        server.channel.close()
+    server.channel, server.ready = None, False

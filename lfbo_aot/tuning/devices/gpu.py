@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from typing import TYPE_CHECKING
+from typing import Any
 
 from lfbo_aot.errors import DeviceLostError
 from lfbo_aot.errors import TuningError
@@ -49,11 +50,16 @@ class GpuDevice:
         workers: int | None = None,
         compile_s: float = 5.0,
         trial_s: float = 20.0,
+        properties: Mapping[str, Any] | None = None,
         machine: Machine | None = None,
     ) -> None:
         self.id = device_id
         self._machine = machine or Machine(
-            indices, workers=workers, compile_s=compile_s, trial_s=trial_s
+            indices,
+            workers=workers,
+            compile_s=compile_s,
+            trial_s=trial_s,
+            properties=properties,
         )
         gpus = range(len(self._machine.gpus))
         alone = [_Alone() for _ in gpus]
@@ -209,14 +215,20 @@ class Station:
             machine.pipeline.submit(self._open_bucket, ticket, what, best_us, machine.clock())
         machine.wake()
 
+    def _check(self, bucket: int) -> None:
+        """Raise why nothing can be carried out any more: DeviceLostError if not of this bucket alone."""
+        machine = self._machine
+        machine.check()
+        if trouble := machine.pipeline.trouble(bucket):
+            lost = machine.gpus[self._gpu].queue.lost or machine.servers.lost
+            raise DeviceLostError(trouble) if lost else TuningError(trouble)
+
     def wait(self, timeout_s: float) -> list[Outcome]:
         machine, bucket = self._machine, self._open_bucket
         ends = machine.clock() + timeout_s
         with machine.lock:
             while True:
-                machine.check()
-                if trouble := machine.pipeline.trouble(bucket):
-                    raise DeviceLostError(trouble)
+                self._check(bucket)
                 found = machine.pipeline.take(bucket)
                 left = ends - machine.clock()
                 if found or left <= 0:
@@ -306,7 +318,7 @@ class Station:
         ends = machine.clock() + _COMPILE_FINALISTS_S
         with machine.lock:
             while waiting and machine.clock() < ends:
-                machine.check()
+                self._check(bucket)
                 for found in machine.pipeline.take(bucket):
                     config = waiting.pop(found.ticket, {})
                     code = machine.pipeline.code(bucket, found.ticket)

@@ -35,7 +35,10 @@ class GpuJob:
 
 @dataclass(frozen=True, slots=True)
 class GpuDone:
-    """A job's answer; `failure` is `crash`, `timeout`, `error` or `lost` where there is none."""
+    """A job's answer; `failure` is `crash`, `timeout`, `error`, `gone` or `lost` where there is none.
+
+    `gone`: its bucket can't be opened again after a fault. `lost`: no worker can be made ready.
+    """
 
     job: GpuJob
     reply: Message | None
@@ -56,6 +59,8 @@ class GpuQueue:
     flight: deque[GpuJob] = field(default_factory=deque)
     identity: Message | None = None
     """The worker's answer to `identify`."""
+    measured: int = 0
+    """Trials that were answered."""
     lost: str = ""
     """Why no worker can be made ready; empty while there is hope."""
     _opens: dict[int, GpuJob] = field(default_factory=dict)
@@ -91,9 +96,9 @@ class GpuQueue:
         return []
 
     def drop(self, bucket: int, kind: str | None = None) -> None:
-        """Forget the jobs of a bucket that the worker hasn't got yet."""
-        kept = [j for j in self.waiting if j.bucket != bucket or kind not in (None, j.kind)]
-        self.waiting = deque(kept)
+        """Forget the jobs of a bucket that the worker hasn't got yet; it is closed all the same."""
+        doomed = {j.kind for j in self.waiting} - {"close"} if kind is None else {kind}
+        self.waiting = deque(j for j in self.waiting if j.bucket != bucket or j.kind not in doomed)
         if kind is None:
             self._opens.pop(bucket, None)
 
@@ -115,7 +120,7 @@ class GpuQueue:
                 return self._give_up(str(reply["error"]))
             self.identity = reply["reply"]
             return []
-        self._failed_starts = 0
+        self._failed_starts, self._first_error = 0, ""
         if job.kind in ("open", "reopen"):
             if not failed:
                 self._opened.add(job.bucket)
@@ -134,7 +139,7 @@ class GpuQueue:
 
     def tick(self, now_s: float) -> list[GpuDone]:
         """End a job that takes too long."""
-        if self.flight and now_s - self._since_s > self.flight[0].limit_s:
+        if self.flight and now_s >= self.ends_s:
             error = f"killed after {self.flight[0].limit_s:.1f} s"
             return self._replace("timeout", error, now_s)
         return []
@@ -175,7 +180,7 @@ class GpuQueue:
         jobs = [j for j in [*self.flight, *self.waiting] if j.bucket == bucket]
         self.drop(bucket)
         words = f"the bucket can't be opened again after a fault: {error}"
-        return [GpuDone(j, None, "lost", words) for j in jobs if j.kind not in _OWN]
+        return [GpuDone(j, None, "gone", words) for j in jobs if j.kind in _LASTING]
 
     def _feed(self, now_s: float) -> None:
         while self.waiting and len(self.flight) < _DEPTH:
@@ -199,3 +204,4 @@ class GpuQueue:
 
 
 _OWN = ("identify", "reopen")
+_LASTING = ("measure", "final")  # what a bucket that isn't open can't have

@@ -17,7 +17,9 @@ from concurrent.futures import Future
 from concurrent.futures import InvalidStateError
 from concurrent.futures import TimeoutError as NotYetError
 from typing import TYPE_CHECKING
+from typing import Any
 
+from lfbo_aot.adapters.standin import described
 from lfbo_aot.errors import DeviceLostError
 from lfbo_aot.errors import TuningError
 from lfbo_aot.tuning.devices.compile_servers import CompileServers
@@ -28,6 +30,7 @@ from lfbo_aot.tuning.devices.pipeline import Pipeline
 from lfbo_aot.tuning.devices.workspace import Workspace
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from collections.abc import Sequence
 
     from lfbo_aot.tuning.channel import Message
@@ -49,6 +52,8 @@ class _Gpu:
         """Held by the bucket that is searched on it."""
         self.name = f"cuda:{index}"
         self.worker = machine.start_gpu_worker()
+        self.spare: WorkerProcess | None = None
+        """Has imported what it needs, and takes over where the worker is lost."""
         self.queue = GpuQueue(
             self._send, self._restart, {"op": "identify", "device": self.name, "index": index}
         )
@@ -59,14 +64,26 @@ class _Gpu:
 
     def _restart(self) -> None:
         self.worker.kill()
-        self.worker = self._machine.start_gpu_worker()
+        self.worker = self.spare or self._machine.start_gpu_worker()
+        self.spare = None
+
+    def keep_spare(self) -> None:
+        """Have a spare once trials are made: before, its imports would delay the first one."""
+        if self.spare is None and self.queue.measured and not self.queue.lost:
+            self.spare = self._machine.start_gpu_worker(spare=True)
+
+    def kill(self) -> None:
+        self.worker.kill()
+        if self.spare is not None:
+            self.spare.kill()
 
 
 class Machine:
     """GPUs of one kind, and compilers for all of them.
 
     `compile_s` and `trial_s`: the most that a candidate may compile, and take on the GPU; shorter
-    limits are learnt. Everything is started at once, and ready when it is needed.
+    limits are learnt. Everything is started at once, and ready when it is needed. `properties` are
+    a CUDA device's, as the driver tells them: then the compile worker needs no answer of the GPU's.
     """
 
     def __init__(
@@ -76,6 +93,7 @@ class Machine:
         workers: int | None = None,
         compile_s: float = 5.0,
         trial_s: float = 20.0,
+        properties: Mapping[str, Any] | None = None,
         _modules: tuple[str, str] = (_COMPILE, _GPU),
     ) -> None:
         self._modules = _modules
@@ -98,12 +116,16 @@ class Machine:
                 self._workspace.folder / "claims",
                 compiled=lambda bucket, reply: self.pipeline.compiled(bucket, reply, self.clock()),
                 lost=lambda bucket, error: self.pipeline.server_lost(bucket, error, self.clock()),
+                back=lambda bucket: self.pipeline.server_back(bucket, self.clock()),
+                gone=lambda bucket, error: self.pipeline.server_gone(bucket, error, self.clock()),
             )
             undo.callback(self.servers.kill_all)
+            if properties is not None:
+                self.servers.describe(described(properties, indices[0]))
             self.gpus: list[_Gpu] = []
             for index in indices:
                 self.gpus.append(_Gpu(self, index))
-                undo.callback(self.gpus[-1].worker.kill)
+                undo.callback(self.gpus[-1].kill)
             self.pipeline = Pipeline(
                 self.servers,
                 [gpu.queue for gpu in self.gpus],
@@ -115,8 +137,8 @@ class Machine:
             self._thread.start()
             undo.pop_all()
 
-    def start_gpu_worker(self) -> WorkerProcess:
-        return self._workspace.start(self._modules[1])
+    def start_gpu_worker(self, *, spare: bool = False) -> WorkerProcess:
+        return self._workspace.start(self._modules[1], LFBO_AOT_SPARE="1" if spare else "")
 
     def _start_compiler(self) -> WorkerProcess:
         # One thread each: many children are what fills the cores.
@@ -180,7 +202,8 @@ class Machine:
     def _turn(self) -> None:
         with self.lock:
             watched = [self._wake_read, *self.servers.filenos()]
-            watched += [gpu.worker.channel.fileno() for gpu in self.gpus]
+            # A lost one's end could be read for ever.
+            watched += [gpu.worker.channel.fileno() for gpu in self.gpus if not gpu.queue.lost]
             ends_s = self.pipeline.ends_s
         with selectors.DefaultSelector() as selector:
             for fd in watched:
@@ -213,6 +236,7 @@ class Machine:
             self.pipeline.gpu_answered(index, reply, self.clock())
             if gpu.queue.identity is not None:
                 self.servers.describe(gpu.queue.identity["description"])
+            gpu.keep_spare()
             if not worker.channel.buffered:
                 return
 
@@ -240,7 +264,7 @@ class Machine:
         self._thread.join()
         self.servers.kill_all()
         for gpu in self.gpus:
-            gpu.worker.kill()
+            gpu.kill()
         self._workspace.close()
         os.close(self._wake_read)
         os.close(self._wake_write)

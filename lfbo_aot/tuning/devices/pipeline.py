@@ -44,6 +44,9 @@ class Compilers(Protocol):
 
     def kill(self, bucket: int, ticket: int) -> None: ...
 
+    @property
+    def opening(self) -> int: ...
+
 
 @dataclass(slots=True)
 class _Code:
@@ -52,8 +55,8 @@ class _Code:
     compiled: Message | None = None
     """The compiler's answer; None while it compiles."""
     outcome: Outcome | None = None
-    followers: list[tuple[int, Message]] = field(default_factory=list)
-    """Tickets that came with the same code, and what the compiler said of them."""
+    followers: list[tuple[_Candidate, Message]] = field(default_factory=list)
+    """Candidates that came with the same code, and what the compiler said of them."""
 
 
 @dataclass(slots=True)
@@ -75,6 +78,8 @@ class _Bucket:
     outcomes: deque[Outcome] = field(default_factory=deque)
     codes: dict[str, _Code] = field(default_factory=dict)
     compiled: dict[int, Message] = field(default_factory=dict)
+    served: bool = True
+    """Whether its compile server is there; while another one is made, nothing is started."""
     trouble: str = ""
 
 
@@ -121,18 +126,24 @@ class Pipeline:
 
     def close(self, bucket: int, now_s: float) -> None:
         """Forget a bucket; what still compiles or is measured is ended, or nobody hears of it."""
-        self._forget_waiting(bucket)
         self._kill_running(bucket)
         found = self._buckets.pop(bucket, None)
         if found is not None:
             self.gpus[found.gpu].drop(bucket)
-        self._account(now_s)
+        self._clear(bucket, now_s)
 
     def abandon(self, bucket: int) -> None:
         """End the trials of a bucket: those under way come to nothing, or nobody hears of them."""
         self._forget_waiting(bucket)
         self._kill_running(bucket)
         self.gpus[self._buckets[bucket].gpu].drop(bucket, "measure")
+
+    def _clear(self, bucket: int, now_s: float) -> None:
+        """Give the compilers that a bucket holds to others: no answer need come of its server."""
+        self._forget_waiting(bucket)
+        for key in [key for key in self._running if key[0] == bucket]:
+            del self._running[key]
+        self._feed(now_s)
 
     def _kill_running(self, bucket: int) -> None:
         for key, candidate in self._running.items():
@@ -146,7 +157,8 @@ class Pipeline:
 
     def trouble(self, bucket: int) -> str:
         """Why nothing of this bucket can be carried out any more; empty if it can."""
-        return self._buckets[bucket].trouble
+        own = self._buckets[bucket]
+        return own.trouble or self.gpus[own.gpu].lost
 
     # Trials
 
@@ -186,13 +198,20 @@ class Pipeline:
         return None if reply is None else {k: reply[k] for k in ("path", "function", "digest")}
 
     def _feed(self, now_s: float) -> None:
+        unserved = []
         while self._waiting and len(self._running) < self.slots:
-            candidate = heapq.heappop(self._waiting)[2]
+            item = heapq.heappop(self._waiting)
+            candidate = item[2]
+            if not self._buckets[candidate.bucket].served:
+                unserved.append(item)
+                continue
             candidate.since_s = now_s
             candidate.attempts += 1
             self._running[candidate.bucket, candidate.ticket] = candidate
             request = {"op": "compile", "ticket": candidate.ticket, **candidate.what}
             self._compilers.start(candidate.bucket, request)
+        for item in unserved:
+            heapq.heappush(self._waiting, item)
         self._account(now_s)
 
     def compiled(self, bucket: int, reply: Message, now_s: float) -> None:
@@ -201,9 +220,8 @@ class Pipeline:
         candidate = self._running.pop((bucket, ticket), None)
         own = self._buckets.get(bucket)
         if candidate is not None and own is not None:
-            if candidate.killed:
-                limit_s = now_s - candidate.since_s
-                reply |= {"status": "compile_timeout", "error": f"killed after {limit_s:.1f} s"}
+            if candidate.killed and reply["status"] != "same_code":
+                reply = {**reply, **_killed(candidate, now_s)}
             elif reply["status"] == "ok":
                 own.compile.tell(now_s - candidate.since_s)
             self._after_compile(own, candidate, reply, now_s)
@@ -211,16 +229,37 @@ class Pipeline:
 
     def server_lost(self, bucket: int, error: str, now_s: float) -> None:
         """A bucket's server is gone and another one comes: what it compiled is tried once more."""
-        for key in [key for key in self._running if key[0] == bucket]:
-            candidate = self._running.pop(key)
-            own = self._buckets.get(bucket)
-            if own is None:
-                continue
-            if candidate.attempts < _ATTEMPTS and not candidate.killed:
+        own = self._buckets.get(bucket)
+        if own is None:
+            return
+        own.served = False
+        lost = [self._running.pop(key) for key in list(self._running) if key[0] == bucket]
+        # Whoever was first with a code may come to nothing now: its followers are on their own.
+        for code in own.codes.values():
+            if code.compiled is None:
+                lost += [candidate for candidate, _ in code.followers]
+                code.followers = []
+        for candidate in lost:
+            if candidate.killed:
+                self._answer(own, candidate.ticket, _killed(candidate, now_s))
+            elif candidate.attempts < _ATTEMPTS:
                 self._enqueue(candidate)
             else:
-                reply = {"ticket": candidate.ticket, "status": "crash", "error": error}
-                self._after_compile(own, candidate, reply, now_s)
+                self._answer(own, candidate.ticket, {"status": "crash", "error": error})
+        self._feed(now_s)
+
+    def server_back(self, bucket: int, now_s: float) -> None:
+        """The bucket's next server is there."""
+        if bucket in self._buckets:
+            self._buckets[bucket].served = True
+        self._feed(now_s)
+
+    def server_gone(self, bucket: int, error: str, now_s: float) -> None:
+        """No server can be made for a bucket any more."""
+        own = self._buckets.get(bucket)
+        if own is not None:
+            own.trouble = own.trouble or error
+        self._clear(bucket, now_s)
 
     def _after_compile(
         self, own: _Bucket, candidate: _Candidate, reply: Message, now_s: float
@@ -230,8 +269,9 @@ class Pipeline:
             self._answer(own, candidate.ticket, reply)
             return
         code = own.codes.setdefault(digest, _Code())
-        if reply["status"] == "same_code":
-            code.followers.append((candidate.ticket, reply))
+        # A server that was started anew doesn't know what was compiled before.
+        if reply["status"] == "same_code" or code.compiled is not None:
+            code.followers.append((candidate, reply))
             self._follow(own, code)
             return
         code.compiled = reply
@@ -249,7 +289,8 @@ class Pipeline:
     def _follow(self, own: _Bucket, code: _Code) -> None:
         """Answer those that came with the same code, as far as is known what it is."""
         left = []
-        for ticket, reply in code.followers:
+        for candidate, reply in code.followers:
+            ticket = candidate.ticket
             if ticket < 0 and code.compiled is not None:
                 own.compiled[ticket] = code.compiled
                 self._answer(own, ticket, {**reply, "status": code.compiled["status"]})
@@ -259,7 +300,7 @@ class Pipeline:
                 known = {"latency_us": first.latency_us, "cut": first.cut, "error": first.error}
                 self._answer(own, ticket, {**reply, **known, "status": status})
             else:
-                left.append((ticket, reply))
+                left.append((candidate, reply))
         code.followers = left
 
     def _measure(self, own: _Bucket, candidate: _Candidate, reply: Message, now_s: float) -> None:
@@ -297,7 +338,7 @@ class Pipeline:
             own = self._buckets.get(done.job.bucket)
             if own is None:
                 continue
-            if done.failure == "lost":
+            if done.failure in ("gone", "lost"):
                 own.trouble = own.trouble or done.error
                 continue
             self._after_measure(own, done)
@@ -330,7 +371,7 @@ class Pipeline:
         for key, candidate in list(self._running.items()):
             own = self._buckets.get(candidate.bucket)
             limit_s = own.compile.limit_s if own is not None else 0.0
-            if not candidate.killed and now_s - candidate.since_s > limit_s:
+            if not candidate.killed and now_s >= candidate.since_s + limit_s:
                 candidate.killed = True
                 self._compilers.kill(*key)
         for gpu in self.gpus:
@@ -351,7 +392,13 @@ class Pipeline:
         idle = [gpu for gpu in self.gpus if not gpu.busy]
         self.usage.see(
             now_s,
-            compiling=len(self._running),
+            # A server that binds its kernel is a compiler at work, too.
+            compiling=min(self.slots, len(self._running) + self._compilers.opening),
             gpus_busy=len(self.gpus) - len(idle),
             waiting=any(gpu.pending("measure") for gpu in idle),
         )
+
+
+def _killed(candidate: _Candidate, now_s: float) -> Message:
+    seconds = now_s - candidate.since_s
+    return {"status": "compile_timeout", "error": f"killed after {seconds:.1f} s"}

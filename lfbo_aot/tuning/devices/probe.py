@@ -7,16 +7,21 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from dataclasses import field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from typing import Any
 
 from lfbo_aot.registry.devices import DeviceId
 from lfbo_aot.registry.devices import identify
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 _PATIENCE_S = 120.0
 # What CUDA's driver says, without torch, which takes seconds to import; only where torch's build can
-# use it. The numbers are CUdevice_attribute's: multiprocessors, capability.
+# use it. The numbers are those of CUdevice_attribute.
 _DRIVER_SCRIPT = """
 import ctypes, importlib.util, json, pathlib, re
 spec = importlib.util.find_spec("torch")
@@ -28,6 +33,21 @@ def call(name, *args):
     if getattr(cuda, name)(*args):
         raise SystemExit(name)
 count, device, value = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+ATTRIBUTES = {
+    "max_threads_per_block": 1,
+    "shared_memory_per_block": 8,
+    "warp_size": 10,
+    "multi_processor_count": 16,
+    "is_integrated": 18,
+    "L2_cache_size": 38,
+    "max_threads_per_multi_processor": 39,
+    "major": 75,
+    "minor": 76,
+    "shared_memory_per_multiprocessor": 81,
+    "regs_per_multiprocessor": 82,
+    "is_multi_gpu_board": 84,
+    "shared_memory_per_block_optin": 97,
+}
 name, size = ctypes.create_string_buffer(256), ctypes.c_size_t()
 call("cuInit", 0)
 call("cuDeviceGetCount", ctypes.byref(count))
@@ -36,17 +56,17 @@ for i in range(count.value):
     call("cuDeviceGet", ctypes.byref(device), i)
     call("cuDeviceGetName", name, 256, device)
     call("cuDeviceTotalMem_v2", ctypes.byref(size), device)
-    values = []
-    for attribute in (16, 75, 76):
-        call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
-        values.append(value.value)
-    sms, major, minor = values
+    told = {"name": name.value.decode(), "total_memory": size.value, "gcnArchName": ""}
+    for attribute, number in ATTRIBUTES.items():
+        call("cuDeviceGetAttribute", ctypes.byref(value), number, device)
+        told[attribute] = value.value
     found.append({
         "index": i,
-        "arch": f"sm{major}{minor}",
-        "name": name.value.decode(),
-        "sms": sms,
+        "arch": f"sm{told['major']}{told['minor']}",
+        "name": told["name"],
+        "sms": told["multi_processor_count"],
         "memory_bytes": size.value,
+        "properties": told,
     })
 print(json.dumps({"torch": version, "gpus": found}))
 """
@@ -73,6 +93,8 @@ class Gpu:
 
     index: int
     id: DeviceId
+    properties: Mapping[str, Any] | None = field(default=None, compare=False)
+    """What the driver says of it, by torch's names; None where torch was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +105,16 @@ class Survey:
     looked_for: str
 
 
-def _gpu(index: int, arch: str, name: str, sms: int, memory_bytes: int) -> Gpu:
-    return Gpu(index, identify(arch, name, sms=sms, memory_bytes=memory_bytes))
+def _gpu(
+    index: int,
+    arch: str,
+    name: str,
+    *,
+    sms: int,
+    memory_bytes: int,
+    properties: Mapping[str, Any] | None = None,
+) -> Gpu:
+    return Gpu(index, identify(arch, name, sms=sms, memory_bytes=memory_bytes), properties)
 
 
 def survey() -> Survey:

@@ -195,6 +195,7 @@ class BucketServer:
     def _compile(self, request: Message, report: Callable[[str], None]) -> None:
         """In the child: compile a `point` or a `config`, reporting JSON lines."""
         from lfbo_aot.adapters import helion as seam
+        from lfbo_aot.tuning.arguments import among
 
         assert self._codec is not None  # noqa: S101
 
@@ -215,7 +216,7 @@ class BucketServer:
         tell(config=config, status="compile_error")
         try:
             function, code = seam.generate(self._bound, config)
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), among(self._args):
                 warnings.simplefilter("ignore")
                 steps = [
                     seam.precompiler(launch, self._bound, config)
@@ -250,6 +251,7 @@ def _warm_up(index: int) -> None:
 def _compile_one(kernel: Any, sizes: Sequence[Sequence[int]], device: str) -> None:
     """Compile a kernel's default config for bfloat16 matrices and vectors of these sizes."""
     from lfbo_aot.adapters import helion as seam
+    from lfbo_aot.tuning.arguments import among
     from lfbo_aot.tuning.arguments import fake_arguments
 
     args = fake_arguments(
@@ -261,7 +263,9 @@ def _compile_one(kernel: Any, sizes: Sequence[Sequence[int]], device: str) -> No
     bound = seam.bind(kernel, args)
     config = seam.default_config(bound)
     function, _ = seam.generate(bound, config)
-    for launch in seam.launches(function, args):
+    with among(args):
+        launches = seam.launches(function, args)
+    for launch in launches:
         seam.precompiler(launch, bound, config)()
 
 
