@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from lfbo_aot import Range
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # Hidden sizes of language models from 0.5 to 400 billion parameters.
 HIDDEN = (1024, 2048, 2560, 3072, 4096, 5120, 7168, 8192)
 DTYPES = ("bfloat16", "float16")
+# Tokens at a time: a decoding batch, a large one, a prefill, a long prefill or a training step.
+# Configs are tuned at the upper ends.
+TOKENS = Range(1, 65536, edges=[16, 256, 4096])
 
 
 def normal(
