@@ -35,7 +35,7 @@ def figures(records: Sequence[Record], missing: list[str]) -> dict[str, Any]:
     if measured is None:
         missing.append(f"remeasure {SWEPT}")
     items = _items(measured)
-    seconds = [row["seconds"] for row in held["sweep"]["buckets"]] if "sweep" in held else []
+    seconds = _seconds(held["sweep"]["buckets"]) if "sweep" in held else []
     regrets = _regrets(items)
     flips = _flips(held, items)
     return {
@@ -46,6 +46,17 @@ def figures(records: Sequence[Record], missing: list[str]) -> dict[str, Any]:
         "flip_rate": sum(flips.values()) / len(flips) if flips else None,
         "flips": sorted(key for key, flipped in flips.items() if flipped) if flips else None,
     }
+
+
+def _seconds(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    """What each bucket added to the command's time: they overlap, so from one end to the next.
+
+    The first one's holds the start, imports and all.
+    """
+    if not all("ended_s" in row for row in rows):
+        return [row["seconds"] for row in rows]
+    ends = sorted(row["ended_s"] for row in rows)
+    return [round(end - before, 3) for before, end in zip([0.0, *ends], ends, strict=False)]
 
 
 def _ratio(seconds: Sequence[float]) -> float | None:

@@ -20,9 +20,9 @@ from lfbo_aot.search import PatternSearch
 from lfbo_aot.search import RandomSearch
 from lfbo_aot.search.trial import FAILURES
 from lfbo_aot.tuning import journaling
-from lfbo_aot.tuning.fidelity import median
 from lfbo_aot.tuning.final import Choice
 from lfbo_aot.tuning.final import choose_for_bucket
+from lfbo_aot.tuning.finalists import finalists
 from lfbo_aot.tuning.judged import judged_by
 from lfbo_aot.tuning.peering import context_of
 from lfbo_aot.tuning.peering import find_peers
@@ -59,7 +59,7 @@ _ENOUGH_FAILURES = 10
 # published ten, and has fewer trees, else the search would take longer to think than to try.
 _QUICK: dict[str, Any] = {"trees": 40, "refit_every": 15, "refit_growth": 0.1}
 _NO_SPACE = "No space left on device"
-_PROBED = 5  # of the finalists, at each probe point
+_RANKED = 200  # of the fastest trials, to choose finalists from
 
 logger = logging.getLogger(__name__)
 
@@ -345,14 +345,16 @@ class BucketSearch:
         if ended == "time" and not self._tells_something:
             # Nothing was compared with the default: an entry would claim that something was.
             return self._found(None, ended, "the time was up before any candidate was measured")
-        best = [self._progress.configs[t.point]["config"] for t in self._optimizer.top(FINALISTS)]
-        finalists = [c for c in best if c != self.opened.default][: FINALISTS - 1]
+        ranked = self._optimizer.top(_RANKED)
+        best = [
+            self._progress.configs[trial.point]["config"]
+            for trial in finalists(ranked, self._space, FINALISTS)
+        ]
+        few = [c for c in best if c != self.opened.default][: FINALISTS - 1]
         manner = self._manner
-        readings = self._station.final(
-            [self.opened.default, *finalists], manner.rounds, manner.final_s
-        )
+        readings = self._station.final([self.opened.default, *few], manner.rounds, manner.final_s)
         points = [PointReadings(self.task.shape, self.opened.default, readings)]
-        if manner.probes and any(r.samples_us for r in readings if r.config in finalists):
+        if manner.probes and any(r.samples_us for r in readings if r.config in few):
             points += self._probed(readings)
         choice = choose_for_bucket(points)
         errors = dict.fromkeys(r.error for r in readings if r.error)
@@ -360,12 +362,11 @@ class BucketSearch:
         return self._found(choice, ended, reason)
 
     def _probed(self, readings: Sequence[FinalReading]) -> Iterator[PointReadings]:
-        """The best few at each probe point; as far as the run's time goes.
+        """The finalists at each probe point; as far as the run's time goes.
 
         A point at which nothing can be run, such as one that `inputs=` refuses, is left out.
         """
-        timed = sorted((r for r in readings if usable(r)), key=lambda r: median(r.samples_us))
-        few = [r.config for r in timed if r.config != self.opened.default][:_PROBED]
+        few = [r.config for r in readings if usable(r) and r.config != self.opened.default]
         spec, manner = self.task.spec, self._manner
         for shape in self.task.bucket.probes:
             if self._run_limits.over():
