@@ -167,7 +167,9 @@ def _run_with(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     )
     if picked is None:
         _check_plan(plan, specs, device, args)
-    more = {} if picked is None else {"from": _picked_json(args.source, picked)}
+    more: dict[str, Any] = {"profile": {}}
+    if picked is not None:
+        more["from"] = _picked_json(args.source, picked)
     told = Told(device, why, into, more, as_json=args.json)
     for remark in picked.remarks if picked else ():
         _say(str(remark), args)
@@ -281,7 +283,8 @@ def _early_device(
         return None  # said where nothing else is wrong
     if device == INTERPRETER:
         return None
-    return device, why, stack.enter_context(contextlib.closing(start_device(device, args.workers)))
+    started = start_device(device, args.workers, preload=args.module or ())
+    return device, why, stack.enter_context(contextlib.closing(started))
 
 
 def _user_layer() -> Path:

@@ -89,7 +89,8 @@ class Resolution:
 
     `config` is read-only; it is empty (and false) where `status` is `default`: the caller then takes
     Helion's own default. An entry that says that the default is the winner is `exact`, and its
-    config spells the default out.
+    config spells out the default at the shape that was tuned; a declared kernel's call takes the
+    default at its own.
     """
 
     config: Mapping[str, Any] = EMPTY

@@ -123,7 +123,9 @@ def get_config(
     """The config for a kernel at a shape on an arch, read-only; empty and false for the default.
 
     Takes and raises what `resolve` does. `helion.Config(**config)` makes a Helion config of it; where
-    it is empty, take `bound.config_spec.default_config()`.
+    it is empty, take `bound.config_spec.default_config()`. Where Helion's default won, it is the
+    default at the bucket's tuning point (`resolve(...).entry.default` tells): those of the bucket's
+    other shapes aren't known by name. A declared kernel with static shapes takes that of its call.
     """
     # As `memo.recall`, without the call: this is what a serving loop comes through.
     if type(shape) is dict and policy is None and environment is None:

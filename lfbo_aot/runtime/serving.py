@@ -209,9 +209,9 @@ class Serving:
     def _set_first(
         self, bound: Any, args: tuple[Any, ...], resolution: Resolution, failed: list[str]
     ) -> bool:
-        """Set the entry's config, or its first alternate that works; whether one does."""
+        """Set what the entry says, or its first alternate that works; whether one does."""
         alternates = getattr(resolution.entry, "alternates", None) or ()
-        for count, config in enumerate([resolution.config, *alternates]):
+        for count, config in enumerate([_winner(bound, resolution), *alternates]):
             plain = thaw(config)
             text = json.dumps(plain, sort_keys=True, default=str)
             if text in self._bad:
@@ -275,6 +275,24 @@ class Serving:
         except Exception:
             # Not the look-up's fault: the call goes Helion's way, and raises there if it must.
             logger.debug("kernel %s: no default", self._spec.kernel_id, exc_info=True)
+
+
+def _winner(bound: Any, resolution: Resolution) -> Mapping[str, Any]:
+    """The config that an entry says won; where the default did, the one of these very sizes.
+
+    What the entry holds is the default at the shape that it was tuned at, and Helion may have
+    another one at the bucket's other shapes. With dynamic shapes it is served to them all: they
+    share a bound kernel, whose own default would be that of whichever shape was called first.
+    """
+    if getattr(resolution.entry, "default", False) and bound.settings.static_shapes:
+        try:
+            own: Mapping[str, Any] = bound.config_spec.default_config().config
+        except Exception:
+            # Then the stored one is tried, as any other.
+            logger.debug("no default at these sizes", exc_info=True)
+        else:
+            return own
+    return resolution.config
 
 
 @lru_cache(maxsize=1)

@@ -36,7 +36,7 @@ _REMEMBERED = 64  # points picked that new ones must differ from
 _ATTEMPTS = 3  # pools drawn before all variations count as tried
 _RANDOM_EVERY = 5  # of the points of a start that peers lead, one is random
 _NO_COPY = (-1, 0)
-_BY_MODEL = (-1, 1)  # no copy's own either, but ranked by the model
+BY_MODEL = (-1, 1)  # no copy's own either, but ranked by the model
 
 
 class LFBOPatternSearch(PatternSearch):
@@ -95,7 +95,7 @@ class LFBOPatternSearch(PatternSearch):
                 self._pool = self._pool_around(self._parents())
             point = self._unseen(self._pool)
             if point is not None:
-                return point, _NO_COPY if self._model is None else _BY_MODEL
+                return point, _NO_COPY if self._model is None else BY_MODEL
             self._pool = None
         drawn = self._random()  # every variation was tried
         return None if drawn is None else (drawn, _NO_COPY)
@@ -132,7 +132,7 @@ class LFBOPatternSearch(PatternSearch):
             self._stale = self._agreed = 0
         else:
             self._stale += 1
-            self._agreed += owner == _BY_MODEL
+            self._agreed += owner == BY_MODEL
 
     def _ended(self) -> bool:
         if self.options.walk == "copies":
@@ -193,15 +193,14 @@ class LFBOPatternSearch(PatternSearch):
             copy.pool = None
 
     def _fit_expense(self) -> None:
+        """Seeded apart from the walk: where nothing fails, a model of failure changes nothing."""
         history = self._history
         if self._failure_model is not None:
             timeouts = self.options.failure == "timeouts"
             failed = history.timeout if timeouts else np.isnan(history.latency_us)
-            self._failure_model.fit(history.features, failed, self._random_state())
+            self._failure_model.fit(history.features, failed, self._fits)
         if self.options.cost != "off" and not np.isnan(history.compile_s).all():
-            self._compile_times = CompileTimes(
-                history.features, history.compile_s, self._random_state()
-            )
+            self._compile_times = CompileTimes(history.features, history.compile_s, self._fits)
 
     def _encode(self, points: list[Point]) -> NDArray[np.float32]:
         """The points as the model takes them."""

@@ -165,10 +165,16 @@ class Space:
         return self._settle(self.check(point))
 
     def _settle(self, point: Point) -> Point:
-        if self._gates:
-            flags = self.active(point)
-            kept = zip(self.tunables, point, flags, strict=True)
-            point = tuple(value if on else tunable.default for tunable, value, on in kept)
+        # Before: what is conditional on a tunable that is kept depends on the value that it keeps.
+        point = self._keep(point)
+        if not self._gates:
+            return point
+        flags = self.active(point)
+        kept = zip(self.tunables, point, flags, strict=True)
+        return self._keep(tuple(value if on else tunable.default for tunable, value, on in kept))
+
+    def _keep(self, point: Point) -> Point:
+        """The point with inert places as they are in the default one."""
         if not self._kept:
             return point
         values = list(point)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from lfbo_aot.search.history import History
     from lfbo_aot.search.options import LFBOOptions
     from lfbo_aot.search.peers import Experience
-
-_EARLY = 6  # own readings that are labelled beside the peers'
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +51,7 @@ def shared_rows(
     those can be labelled, the failures among them count as not good.
     """
     room = options.max_training - len(peers.good)
-    early = replace(options, min_trials=min(options.min_trials, _EARLY))
-    labels = label(history.latency_us, history.cut, early)
+    labels = label(history.latency_us, history.cut, options)
     if labels is not None:
         chosen = training_set(labels, history.latency_us, options, rng, limit=room)
         own = Rows(history.features[chosen.rows], chosen.good, chosen.weight)

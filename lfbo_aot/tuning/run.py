@@ -279,7 +279,8 @@ class _Run:
                 result = self._one(station, item, number, total)
         with self._lock:
             self.summary.results.append(result)
-            self._watcher.ends(result)
+            if result.status != "unfinished" or result.seconds:  # else it never began
+                self._watcher.ends(result)
 
     def _one(self, station: Station, item: Item, number: int, total: int) -> Result:
         started = self._device.clock()

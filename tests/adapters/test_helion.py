@@ -97,14 +97,26 @@ def test_fixed_keys_and_what_they_make_idle_are_not_searched(bound):
     assert codec.space.conditions == ()
 
 
-def test_the_start_holds_the_compilers_seeds_and_configs_that_fit(bound):
+def test_the_compilers_seeds_and_configs_that_fit(bound):
     codec = seam.SpaceCodec(bound["softmax"])
     seeds = codec.space.seeds
     assert len(seeds) >= 1
     winner = codec.config(points(codec.space, 1)[0])
     wrong = {**winner, "indexing": ["pointer"]}
-    found = codec.start([winner, wrong, {"no_such_key": 1}, winner, codec.config(seeds[0])])
-    assert found == (*seeds, codec.point(winner))
+    found = codec.fitting([winner, wrong, {"no_such_key": 1}, winner, codec.config(seeds[0])])
+    assert found == (codec.point(winner), seeds[0])
+    assert codec.fitting([]) == ()
+
+
+def test_what_makes_no_difference_keeps_the_defaults_value(bound):
+    codec = seam.SpaceCodec(bound["softmax"])
+    at = [t.name for t in codec.space.tunables].index("num_stages")
+    other = next(p for p in points(codec.space) if p[at] != codec.space.default[at])
+    codec.keep([("num_stages", -1)])
+    assert codec.space.inert == (("num_stages", -1),)
+    # A config from elsewhere may have another value: its point has this one.
+    assert codec.config(other)["num_stages"] == other[at]
+    assert codec.point(codec.config(other)) == codec.space.canonical(other) != other
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_json_and_nothing_else_on_standard_output(device, tune, tmp_path):
     assert "starting" in err
     assert device.started[0][1] == 3
     status, out, _ = tune("norm", "m=4", "--json")
-    assert json.loads(out) == {**found, "held": 1, "results": []}
+    assert json.loads(out) == {**found, "held": 1, "results": [], "profile": {}}
     status, out, _ = tune("norm", "--trials", "20", "--json")
     assert [row["bucket"] for row in json.loads(out)["results"]] == [EIGHT]
     assert json.loads(out)["held"] == 1

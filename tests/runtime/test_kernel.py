@@ -61,14 +61,16 @@ def declare(function=scale, **more):
 def answers(monkeypatch):
     """Stands for the store: what look-ups answer, and what they were asked."""
     found = SimpleNamespace(
-        config={}, alternates=(), asked=[], space="", status="exact", key="a key"
+        config={}, alternates=(), default=False, asked=[], space="", status="exact", key="a key"
     )
 
     def resolve(kernel, args, arch=None, *, policy=None, environment=None):
         found.asked.append((kernel, args, environment))
         if not found.config:
             return Resolution()
-        entry = SimpleNamespace(alternates=found.alternates, space=found.space)
+        entry = SimpleNamespace(
+            alternates=found.alternates, default=found.default, space=found.space
+        )
         return Resolution(found.config, found.status, entry=entry, layer="a layer", key=found.key)
 
     monkeypatch.setattr(resolve_module, "resolve", resolve)
@@ -493,6 +495,88 @@ def test_from_file_to_executed_config(tmp_path, make_entry, write_database):
         warps = 2 if size <= 16 else 8
         assert bound._config.config == {"block_sizes": [16], "num_warps": warps, "pid_type": "flat"}
         assert f"num_warps={warps}" in bound.to_triton_code(bound._config)
+
+
+@pytest.mark.usefixtures("isolated")
+def test_where_the_default_won_each_shape_of_the_bucket_is_served_its_own(
+    tmp_path, make_entry, write_database
+):
+    """What the entry holds is the default at 64, where it was tuned; the status is the same."""
+    dims = {"n": Range(1, 64), "dtype": Exact("float32")}
+    made = declare(dims=dims)
+    spec = made.lfbo_aot_spec
+    (bucket,) = spec.buckets
+    tuned = unserved_bind(made, (torch.ones(64),))
+    entry = make_entry(
+        config=tuned.config_spec.default_config().config,
+        default=True,
+        source=spec.source,
+        settings=spec.settings,
+        layout=[{"order": [0], "contiguous": True}],
+        space=space_digest(tuned),
+    )
+    held = {(DeviceId("cpu", "CPU"), bucket.key): entry}
+    path = write_database(tmp_path / "tuned", {"mine.scale": held}, dims=dims)
+    with lfbo_aot.use_database(path):
+        bound = {size: made.bind((torch.ones(size),)) for size in (4, 16, 64)}
+        found = {size: lfbo_aot.resolve(made, (torch.ones(size), 2.0)) for size in bound}
+        named = lfbo_aot.get_config("mine.scale", {"n": 4, "dtype": "float32"}, "cpu/CPU")
+    sizes = {4: [4], 16: [16], 64: [32]}
+    assert {size: one._config["block_sizes"] for size, one in bound.items()} == sizes
+    for one in bound.values():
+        assert one._config == one.config_spec.default_config()
+    assert {r.status for r in found.values()} == {"exact"}
+    assert {r.key for r in found.values()} == {f"CPU|{bucket.key}"}
+    assert named["block_sizes"] == [32]
+
+
+def test_with_dynamic_shapes_the_stored_default_is_served_whichever_is_called_first(answers):
+    answers.config = config(block_sizes=(32,), num_warps=4)
+    answers.default = True
+    small, large = torch.ones(4), torch.ones(4096)
+    for order in ((small, large), (large, small)):
+        made = declare(static_shapes=False)
+        found = {made.bind((x,))._config["block_sizes"][0] for x in order}
+        assert found == {32}
+
+
+def test_a_default_that_fails_gives_way_to_the_alternates(answers, caplog, monkeypatch):
+    answers.config = config(block_sizes=(32,))
+    answers.alternates = (config(),)
+    answers.default = True
+    made = declare()
+    bound_type = type(unserved_bind(made, (X,)))
+    to_code = bound_type.to_triton_code
+
+    def failing(bound, given, **more):
+        if given["num_warps"] != 2:
+            msg = "no code today"
+            raise RuntimeError(msg)
+        return to_code(bound, given, **more)
+
+    monkeypatch.setattr(bound_type, "to_triton_code", failing)
+    with caplog.at_level(logging.WARNING, "lfbo_aot"):
+        bound = made.bind((X,))
+    assert bound._config["num_warps"] == 2
+    assert "alternate number 1" in caplog.text
+
+
+def test_where_sizes_have_no_default_the_stored_one_is_tried(answers, monkeypatch):
+    answers.config = config(num_warps=8)
+    answers.default = True
+    made = declare()
+    spec_type = type(unserved_bind(made, (X,)).config_spec)
+    real, calls = spec_type.default_config, []
+
+    def default_config(self):
+        calls.append(self)
+        if len(calls) == 1:
+            msg = "no default today"
+            raise RuntimeError(msg)
+        return real(self)
+
+    monkeypatch.setattr(spec_type, "default_config", default_config)
+    assert made.bind((X,))._config["num_warps"] == 8
 
 
 @pytest.mark.usefixtures("isolated")

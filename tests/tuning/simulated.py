@@ -136,10 +136,7 @@ class Gpu:
             return
         message = self.requests.pop(0)
         reply, seconds = self._carry_out(message)
-        if reply is None:
-            then = self._dies
-        else:
-            then = lambda: self._answer(reply)
+        then = self._dies if reply is None else lambda: self._answer(reply)
         self.event = self.simulation.after(seconds, then)
 
     def _carry_out(self, message):

@@ -99,6 +99,12 @@ def test_a_damaged_journal(opened):
         Book(opened)
 
 
+def append_on(book):
+    """The thread that saves has its turn at some time."""
+    for ticket in range(100_000):
+        book.append(record("m=1", 1, ticket))
+
+
 def test_a_disk_that_fails_is_told_to_whoever_appends_next(opened, monkeypatch):
     def fails():
         raise OSError(28, "No space left on device")
@@ -106,6 +112,5 @@ def test_a_disk_that_fails_is_told_to_whoever_appends_next(opened, monkeypatch):
     with Book(opened) as book:
         monkeypatch.setattr(opened, "sync", fails)
         with pytest.raises(OSError, match="No space left"):
-            for ticket in range(100_000):  # the thread that saves has its turn at some time
-                book.append(record("m=1", 1, ticket))
+            append_on(book)
         monkeypatch.undo()

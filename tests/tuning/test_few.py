@@ -164,7 +164,9 @@ def test_each_bucket_has_its_own_best_where_few_were_not_asked_for(run, held):
         ({"most": 3, "regret": 0.02}, ["b", "b", "c"], 0.01, True),
     ],
 )
-def test_the_smallest_set_serves(run, held, asked, served, worst, reached):
+def test_the_smallest_set_serves(  # noqa: PLR0917
+    run, held, asked, served, worst, reached
+):
     (found,) = run(**asked).few
     assert kinds(held()) == served
     assert (found.kernel_id, found.buckets, found.before) == ("pkg.norm", 3, 3)
@@ -244,7 +246,7 @@ def test_the_default_is_a_config_like_any_other(run, held):
         512: {"d": 10.1, "a": 10.0, "b": 30.0, "c": 30.0},
         4096: {"d": 10.2, "a": 12.0, "b": 10.0, "c": 30.0},
     }
-    found = run(device=Device(recordings(table)))
+    run(device=Device(recordings(table)))
     assert [held()[key].default for key in (LOW, MIDDLE, HIGH)] == [True, False, False]
     (found,) = run(most=1, device=Device(recordings(table))).few
     assert told(found) == (3, 1, buckets(MIDDLE, HIGH), True, "")
@@ -292,11 +294,7 @@ def test_a_bucket_whose_own_best_is_the_default(run, held):
         "at most 1.0 % over its own best, 1.0 % slower than Helion's default at worst"
     )
     run(most=2, device=device())
-    assert [entries.default for entries in map(held().get, (LOW, MIDDLE, HIGH))] == [
-        True,
-        False,
-        True,
-    ]
+    assert [e.default for e in map(held().get, (LOW, MIDDLE, HIGH))] == [True, False, True]
 
 
 def test_a_config_costs_what_it_costs_at_the_worst_point(run, held):
@@ -305,17 +303,16 @@ def test_a_config_costs_what_it_costs_at_the_worst_point(run, held):
     run(device=device())
     (found,) = run(regret=0.05, device=device()).few
     assert kinds(held()) == ["a", "b", "b"]
-    assert told(found)[:2] == (3, 2)
-    assert found.worst_regret == pytest.approx(0.04) or found.worst_regret == pytest.approx(0.03)
+    assert told(found) == (3, 2, buckets(HIGH), True, "")
+    assert found.worst_regret == pytest.approx(0.03)
 
 
 def test_a_config_that_fails_at_a_probe_serves_nothing_there(run, held):
     device = lambda: Device(recordings(points={1: {"b": None}}))
     run(device=device())
     (found,) = run(regret=0.9, device=device()).few
-    assert "b" not in kinds(held())[:1]
-    assert kinds(held()) == ["a", "a", "a"]
-    assert found.worst_regret == pytest.approx(0.4)
+    assert kinds(held()) == ["c", "c", "c"]
+    assert found.worst_regret == pytest.approx(0.3)
 
 
 def raising(error, at):
@@ -333,8 +330,8 @@ def test_a_bucket_that_can_not_be_measured_stays_as_it_is(run, held, caplog):
     with caplog.at_level(logging.WARNING, "lfbo_aot"):
         (found,) = run(most=1, device=broken).few
     assert found.failed == {Bucket.parse(HIGH): "inputs= failed: boom"}
-    assert told(found) == (3, 2, buckets(MIDDLE), False, "")  # `a` serves two, `c` the third
-    assert kinds(held()) == ["a", "a", "c"]
+    assert told(found) == (3, 2, buckets(LOW), False, "")
+    assert kinds(held()) == ["b", "b", "c"]
     assert held()[HIGH] == before[HIGH]
     assert f"pkg.norm {HIGH}: not measured with other buckets' configs" in caplog.text
     assert "inputs= failed: boom" in caplog.text
@@ -357,7 +354,8 @@ def test_with_one_bucket_left_there_is_no_choice(run, folders):
 
     def trouble(m):
         if m != 64 and m > 8:
-            raise TuningError("boom")
+            msg = "boom"
+            raise TuningError(msg)
 
     (found,) = run(most=1, device=Device(trouble=trouble)).few
     assert told(found) == (3, 3, set(), False, "fewer than two buckets could be measured")
@@ -508,7 +506,9 @@ def test_without_a_station_nothing_changes(run, folders):
 def test_another_run_of_a_kernel_that_is_held(run, folders):
     run()
 
-    def nested(_m):
+    def nested(m):
+        if m != 64:
+            return
         with pytest.raises(JournalBusyError):
             run(most=1)
 

@@ -40,7 +40,7 @@ def test_the_first_binary_is_measured_while_others_compile(simulation, candidate
     run = simulation(slots=4)
     search = run.open(candidates(40))
     run.run()
-    ready = dict((code, at) for at, code in run.compilers.compiled)
+    ready = {code: at for at, code in run.compilers.compiled}
     began = [start for start, _, _ in run.gpus[0].measured]
     assert began[0] == min(ready.values()) < max(ready.values())
     # Each began when it was ready, or when the one before it was over.
@@ -99,9 +99,7 @@ def test_a_hopeless_compilation_holds_one_compiler_until_the_learnt_deadline(
     [(0.01, 1.0), (1.0, 3.0), (4.0, 8.0)],
     ids=["no less than a second", "learnt", "no more than was given"],
 )
-def test_deadlines_are_learnt_within_bounds(
-    simulation, simulated, candidates, plain_s, limit_s
-):
+def test_deadlines_are_learnt_within_bounds(simulation, simulated, candidates, plain_s, limit_s):
     plain = candidates(12, codegen_s=0.0, compile_s=plain_s)
     run = simulation(slots=1, compile_s=8.0)
     hopeless = simulated.Candidate("hopeless", codegen_s=0.0, compile_s=1000.0)
@@ -192,7 +190,7 @@ def test_one_that_finishes_although_it_was_killed(simulation, simulated):
     search = run.open([deaf, simulated.Candidate("other"), deaf])
     run.run()
     assert len(run.compilers.kills) == 1
-    ended, outcome = search.outcomes[0]
+    outcome = search.outcomes[0][1]
     assert (outcome.status, outcome.error) == ("compile_timeout", "killed after 6.0 s")
     assert (search.status(1), search.status(2)) == ("ok", "compile_timeout")
     assert [code for _, _, code in run.gpus[0].measured] == ["other"]
@@ -318,7 +316,7 @@ PLANS = st.lists(
     losses=st.lists(st.tuples(st.floats(1.6, 30.0), st.integers(0, 2)), max_size=2),
     closing=st.none() | st.floats(0.5, 25.0),
 )
-def test_every_candidate_has_one_outcome_whatever_goes_wrong(
+def test_every_candidate_has_one_outcome_whatever_goes_wrong(  # noqa: PLR0917
     simulated, plans, gpus, slots, losses, closing
 ):
     run = simulated.Simulation(gpus=gpus, slots=slots)

@@ -12,15 +12,14 @@ def test_each_is_given_to_one_at_a_time_and_comes_back():
     with stations.one() as first, stations.one() as second:
         assert {first, second} == {"a", "b"}
     with stations.one() as third:
-        assert third == "a" or third == "b"
+        assert third in {"a", "b"}
     assert stations.lost == ""
 
 
 def test_one_comes_back_whatever_happens_with_it():
     stations = Stations(["a"])
-    with pytest.raises(ValueError, match="boom"), stations.one():
-        msg = "boom"
-        raise ValueError(msg)
+    with pytest.raises(ZeroDivisionError), stations.one():
+        1 / 0  # noqa: B018
     with stations.one() as again:
         assert again == "a"
 

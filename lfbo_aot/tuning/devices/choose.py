@@ -39,9 +39,16 @@ def choose_device(kind: str) -> tuple[DeviceId, str]:
 
 
 def start_device(
-    identity: DeviceId, workers: int | None = None, indices: Sequence[int] | None = None
+    identity: DeviceId,
+    workers: int | None = None,
+    *,
+    indices: Sequence[int] | None = None,
+    preload: Sequence[str] = (),
 ) -> Device:
-    """The device itself, its processes starting: all GPUs of that kind, or those of `indices`."""
+    """The device itself, its processes starting: all GPUs of that kind, or those of `indices`.
+
+    Modules of `preload` are imported there as soon as that can be.
+    """
     if identity == INTERPRETER:
         from lfbo_aot.tuning.devices.interpreter import InterpreterDevice
 
@@ -52,4 +59,4 @@ def start_device(
     if indices is None:
         indices = [gpu.index for gpu in gpus] or [0]
     told = next((gpu.properties for gpu in gpus if gpu.index == indices[0]), None)
-    return GpuDevice(identity, indices, workers=workers, properties=told)
+    return GpuDevice(identity, indices, workers=workers, properties=told, preload=preload)

@@ -18,6 +18,7 @@ from lfbo_aot.tuning.channel import Channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from collections.abc import Sequence
     from pathlib import Path
 
     from lfbo_aot.tuning.channel import Message
@@ -56,6 +57,7 @@ class CompileServers:
         start: Callable[[], WorkerProcess],
         claims: Path,
         *,
+        preload: Sequence[str] = (),
         compiled: Callable[[int, Message], None],
         lost: Callable[[int, str], None],
         back: Callable[[int], None],
@@ -63,6 +65,7 @@ class CompileServers:
     ) -> None:
         self._start = start
         self._claims = claims
+        self._preload = list(preload)
         self._compiled = compiled
         self._lost = lost
         self._back = back
@@ -82,6 +85,8 @@ class CompileServers:
         A description that was a guess is replaced by one that says otherwise, and all begins anew.
         """
         known = self._description
+        if known is not None and known["index"] != description["index"]:
+            return  # another GPU of the same kind: one stands for all
         if known is not None and agree(known, description):
             return
         self._description = description
@@ -95,7 +100,8 @@ class CompileServers:
     def _set_up(self) -> None:
         if self._description is not None:
             self._asked.append(-1)
-            self._worker.send({"op": "device", "description": self._description})
+            request = {"op": "device", "description": self._description, "preload": self._preload}
+            self._worker.send(request)
         for bucket, server in self._servers.items():
             if server.channel is None and not server.failed:
                 self._fork(bucket, server)

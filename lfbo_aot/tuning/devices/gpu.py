@@ -51,6 +51,7 @@ class GpuDevice:
         compile_s: float = 5.0,
         trial_s: float = 20.0,
         properties: Mapping[str, Any] | None = None,
+        preload: Sequence[str] = (),
         machine: Machine | None = None,
     ) -> None:
         self.id = device_id
@@ -60,6 +61,7 @@ class GpuDevice:
             compile_s=compile_s,
             trial_s=trial_s,
             properties=properties,
+            preload=preload,
         )
         gpus = range(len(self._machine.gpus))
         alone = [_Alone() for _ in gpus]

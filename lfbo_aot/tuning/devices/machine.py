@@ -55,7 +55,14 @@ class _Gpu:
         self.spare: WorkerProcess | None = None
         """Has imported what it needs, and takes over where the worker is lost."""
         self.queue = GpuQueue(
-            self._send, self._restart, {"op": "identify", "device": self.name, "index": index}
+            self._send,
+            self._restart,
+            {
+                "op": "identify",
+                "device": self.name,
+                "index": index,
+                "preload": list(machine.preload),
+            },
         )
         self.queue.begin(time.monotonic())
 
@@ -83,7 +90,8 @@ class Machine:
 
     `compile_s` and `trial_s`: the most that a candidate may compile, and take on the GPU; shorter
     limits are learnt. Everything is started at once, and ready when it is needed. `properties` are
-    a CUDA device's, as the driver tells them: then the compile worker needs no answer of the GPU's.
+    a CUDA device's, as the driver tells them: then the compile worker needs no answer of the GPU's. Workers
+    import the modules of `preload` as soon as they can.
     """
 
     def __init__(
@@ -94,9 +102,11 @@ class Machine:
         compile_s: float = 5.0,
         trial_s: float = 20.0,
         properties: Mapping[str, Any] | None = None,
+        preload: Sequence[str] = (),
         _modules: tuple[str, str] = (_COMPILE, _GPU),
     ) -> None:
         self._modules = _modules
+        self.preload = preload
         self.lock = threading.Condition(threading.RLock())
         self._closing = False
         self._broken: BaseException | None = None
@@ -114,6 +124,7 @@ class Machine:
             self.servers = CompileServers(
                 self._start_compiler,
                 self._workspace.folder / "claims",
+                preload=preload,
                 compiled=lambda bucket, reply: self.pipeline.compiled(bucket, reply, self.clock()),
                 lost=lambda bucket, error: self.pipeline.server_lost(bucket, error, self.clock()),
                 back=lambda bucket: self.pipeline.server_back(bucket, self.clock()),

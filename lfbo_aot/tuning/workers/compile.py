@@ -33,6 +33,7 @@ from lfbo_aot.tuning.workers.children import Child
 from lfbo_aot.tuning.workers.children import told
 from lfbo_aot.tuning.workers.serve import first_line
 from lfbo_aot.tuning.workers.serve import import_kernel
+from lfbo_aot.tuning.workers.serve import preload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,6 +191,8 @@ class BucketServer:
             return found | {"status": "crash", "error": error}
         if code:
             return found | {"status": "compile_error", "error": told(output)}
+        if "status" not in found:
+            return found | {"status": "crash", "error": "the compiler ended without an outcome"}
         return found
 
     def _compile(self, request: Message, report: Callable[[str], None]) -> None:
@@ -240,12 +243,11 @@ def _warm_up(index: int) -> None:
     """Compile something: what that loads, and fills its caches with, is there for every child."""
     from lfbo_aot.adapters import warm
 
-    for kernel, sizes in warm.CALLS:
-        try:
-            _compile_one(kernel, sizes, f"cuda:{index}")
-        except Exception:
-            # Whatever is wrong will be told of a real candidate.
-            logger.exception("nothing could be compiled to warm up")
+    try:
+        _compile_one(warm.scaled_exponentials, warm.SIZES, f"cuda:{index}")
+    except Exception:
+        # Whatever is wrong will be told of a real candidate.
+        logger.exception("nothing could be compiled to warm up")
 
 
 def _compile_one(kernel: Any, sizes: Sequence[Sequence[int]], device: str) -> None:
@@ -296,6 +298,7 @@ class CompileWorker:
         from lfbo_aot.adapters import helion as seam
 
         found = seam.versions()
+        preload(request.get("preload", ()))
         _warm_up(description.index)
         gc.collect()
         gc.freeze()  # a collection in a child would touch, and so copy, every page

@@ -25,10 +25,12 @@ from lfbo_aot.tuning.fidelity import median
 from lfbo_aot.tuning.fidelity import read
 from lfbo_aot.tuning.workers.serve import first_line
 from lfbo_aot.tuning.workers.serve import import_kernel
+from lfbo_aot.tuning.workers.serve import preload
 from lfbo_aot.tuning.workers.serve import serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from collections.abc import Sequence
 
     from lfbo_aot.tuning.channel import Message
 
@@ -129,6 +131,8 @@ class GpuWorker:
     def __init__(self) -> None:
         self._buckets: dict[int, _Bucket] = {}
         self._device_clock: EventClock | None = None
+        self.preload: Sequence[str] = ()
+        """Modules to import as soon as there is time."""
 
     @property
     def _clock(self) -> EventClock:
@@ -150,6 +154,7 @@ class GpuWorker:
 
         description = standin.describe(request["index"]).to_json()
         self._device_clock = EventClock(request["device"])
+        self.preload = request.get("preload", ())
         return {"description": description}
 
     def open(self, request: Message) -> Message:
@@ -305,11 +310,12 @@ def _import() -> None:
     import_helion()
 
 
-def _warm_up() -> None:
-    """Import Helion, and have the device do what checking a result does."""
+def _warm_up(modules: Sequence[str]) -> None:
+    """Import Helion and these modules, and have the device do what checking a result does."""
     import torch
 
     _import()
+    preload(modules)
     values = torch.randn(256, 256, device="cuda").to(torch.bfloat16)
     difference([values], [values.clone()], None)
     torch.softmax(values.float(), dim=-1)
@@ -329,7 +335,7 @@ def main() -> None:
             "final": worker.final,
         },
         # While the orchestrator still plans; the compile worker waits for the first answer only.
-        then=_warm_up,
+        then=lambda: _warm_up(worker.preload),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import signal
 import sys
@@ -19,8 +20,11 @@ from lfbo_aot.tuning.channel import Message
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from lfbo_aot.registry.spec import KernelSpec
+
+logger = logging.getLogger(__name__)
 
 
 def serve(
@@ -78,6 +82,15 @@ def kernel_reference(spec: KernelSpec) -> Message:
     if code is not None:
         places.append([str(spec.shape.__module__), str(code.co_filename)])
     return {"kernel": spec.kernel_id, "places": places}
+
+
+def preload(modules: Sequence[str]) -> None:
+    """Import modules with kernels before they are asked for; what fails is told when it is."""
+    for module in modules:
+        try:
+            load_kernels([module])
+        except Exception:
+            logger.info("%s can't be imported yet", module, exc_info=True)
 
 
 def import_kernel(reference: Message) -> KernelSpec:

@@ -24,7 +24,9 @@ def identify(request):
     if gone and Path(gone).exists():
         os._exit(1)
     assert request["device"] == f"cuda:{request['index']}"
-    return {"description": {"name": "cuda:fake"}}
+    properties = {"name": request["device"], "pci_bus_id": request["index"]}
+    target = {"backend": "cuda", "arch": 90, "warp_size": 32, "index": request["index"]}
+    return {"description": target | {"properties": properties, "runtime": "13.0"}}
 
 
 def open_(request):
