@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 from typing import Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Persistent program ids ask a GPU for its multiprocessors; there is none here.
 FIXED: dict[str, Any] = {"pid_type": "flat", "num_sm_multiplier": 1, "maxnreg": None}
@@ -18,6 +22,8 @@ _RENAMED = {"nearbyint": "rint", "acos": "arccos", "acosh": "arccosh", "asin": "
 _RENAMED |= {"asinh": "arcsinh", "atan": "arctan", "atanh": "arctanh", "fast_tanhf": "tanh"}
 _BINARY = {"pow": "power", "fmod": "fmod", "atan2": "arctan2", "hypot": "hypot"}
 _BINARY |= {"copysign": "copysign", "nextafter": "nextafter"}
+# Widths in bits of floats that are rounded from: float16, bfloat16 and float32.
+_WIDE = (16, 32)
 
 
 def prepare() -> None:
@@ -27,6 +33,7 @@ def prepare() -> None:
         raise RuntimeError(msg)
     os.environ["TRITON_INTERPRET"] = "1"
     _patch_libdevice()
+    _patch_interpreter()
 
 
 def _patch_libdevice() -> None:
@@ -63,3 +70,52 @@ def _patch_libdevice() -> None:
         setattr(libdevice, name, by_numpy(_RENAMED.get(name, name)))
     for name, numpy_name in _BINARY.items():
         setattr(libdevice, name, by_numpy(numpy_name))
+
+
+def _patch_interpreter() -> None:
+    """Mend what the interpreter gets wrong, as of triton 3.6 with numpy 2.4."""
+    from triton.runtime import interpreter
+
+    if interpreter._convert_float.__module__ == __name__:
+        return
+    interpreter._patch_lang_tensor = _whole_numbers(interpreter._patch_lang_tensor)
+    interpreter._convert_float = _rounded(interpreter._convert_float)
+
+
+def _whole_numbers(patch: Callable[..., None]) -> Callable[..., None]:
+    """Let `range` take bounds that are known at run time only.
+
+    These are arrays of one value and not of no dim; `int()` of such an array was deprecated by
+    numpy 1.25 and is an error now.
+    """
+
+    def patched(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    return patched
+
+
+def _rounded(convert: Callable[..., Any]) -> Callable[..., Any]:
+    """Round to 8-bit floats as a GPU does: to the nearest, ties to even, and to the largest at most.
+
+    The interpreter's own rounding up to the next power of two loses the carry: 127 becomes 64 and
+    not 128. A GPU's conversions have no other way than to saturate (PTX ISA, `cvt`, `.satfinite`).
+    """
+    import numpy as np
+    import torch
+    from triton._C.libtriton import ir
+
+    kinds = {"fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2}
+
+    def converted(data: Any, given: Any, wanted: Any, rounding: Any) -> Any:
+        kind = kinds.get(wanted.name)
+        if kind is None or rounding != ir.ROUNDING_MODE.RTNE or given.primitive_bitwidth not in _WIDE:
+            return convert(data, given, wanted, rounding)
+        values = torch.from_numpy(np.ascontiguousarray(data))
+        # numpy has no bfloat16: the interpreter holds its bits.
+        values = (values.view(torch.bfloat16) if given.is_bf16() else values).to(torch.float32)
+        largest = torch.finfo(kind).max
+        return values.clamp(-largest, largest).to(kind).view(torch.uint8).numpy()
+
+    return converted

@@ -12,14 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from typing import Any
 
-from lfbo_aot.errors import DeviceLostError
-from lfbo_aot.errors import TuningError
 from lfbo_aot.search import LFBOOptions
 from lfbo_aot.search import LFBOPatternSearch
 from lfbo_aot.search import PatternSearch
 from lfbo_aot.search import RandomSearch
 from lfbo_aot.search.trial import FAILURES
 from lfbo_aot.tuning import journaling
+from lfbo_aot.tuning.ending import measure_again
 from lfbo_aot.tuning.final import Choice
 from lfbo_aot.tuning.final import choose_for_bucket
 from lfbo_aot.tuning.finalists import finalists
@@ -27,12 +26,9 @@ from lfbo_aot.tuning.judged import judged_by
 from lfbo_aot.tuning.peering import context_of
 from lfbo_aot.tuning.peering import find_peers
 from lfbo_aot.tuning.peering import make_peers
-from lfbo_aot.tuning.regret import PointReadings
-from lfbo_aot.tuning.regret import usable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from collections.abc import Iterator
     from collections.abc import Mapping
     from collections.abc import Sequence
 
@@ -42,7 +38,6 @@ if TYPE_CHECKING:
     from lfbo_aot.search import Optimizer
     from lfbo_aot.tuning.book import Book
     from lfbo_aot.tuning.devices.device import Config
-    from lfbo_aot.tuning.devices.device import FinalReading
     from lfbo_aot.tuning.devices.device import Opened
     from lfbo_aot.tuning.devices.device import Outcome
     from lfbo_aot.tuning.devices.device import Station
@@ -351,36 +346,18 @@ class BucketSearch:
             for trial in finalists(ranked, self._space, FINALISTS)
         ]
         few = [c for c in best if c != self.opened.default][: FINALISTS - 1]
-        manner = self._manner
-        readings = self._station.final([self.opened.default, *few], manner.rounds, manner.final_s)
-        points = [PointReadings(self.task.shape, self.opened.default, readings)]
-        if manner.probes and any(r.samples_us for r in readings if r.config in few):
-            points += self._probed(readings)
+        points = measure_again(
+            self._station,
+            self.task,
+            self.opened.default,
+            few,
+            manner=self._manner,
+            limits=self._run_limits,
+        )
         choice = choose_for_bucket(points)
-        errors = dict.fromkeys(r.error for r in readings if r.error)
+        errors = dict.fromkeys(r.error for r in points[0].readings if r.error)
         reason = "" if choice is not None else "; ".join(errors)[:400]
         return self._found(choice, ended, reason)
-
-    def _probed(self, readings: Sequence[FinalReading]) -> Iterator[PointReadings]:
-        """The finalists at each probe point; as far as the run's time goes.
-
-        A point at which nothing can be run, such as one that `inputs=` refuses, is left out.
-        """
-        few = [r.config for r in readings if usable(r) and r.config != self.opened.default]
-        spec, manner = self.task.spec, self._manner
-        for shape in self.task.bucket.probes:
-            if self._run_limits.over():
-                return
-            try:
-                default, found = self._station.final_at(
-                    spec, shape, few, manner.rounds, manner.final_s
-                )
-            except DeviceLostError:
-                raise
-            except TuningError as error:
-                logger.warning("%s: not measured at %s: %s", self.task.bucket.key, shape, error)
-                continue
-            yield PointReadings(shape, default, found)
 
     def _found(self, choice: Choice | None, ended: str, reason: str) -> Found:
         progress = self._progress

@@ -5,11 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from dataclasses import dataclass
-from dataclasses import field
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from typing import Protocol
 
 from joblib import Parallel
 from joblib import delayed
@@ -36,6 +33,11 @@ from lfbo_aot.tuning.heartbeat import Heartbeat
 from lfbo_aot.tuning.limits import Limits
 from lfbo_aot.tuning.order import ordered
 from lfbo_aot.tuning.stations import Stations
+from lfbo_aot.tuning.told import Options
+from lfbo_aot.tuning.told import Result
+from lfbo_aot.tuning.told import Silence
+from lfbo_aot.tuning.told import Summary
+from lfbo_aot.tuning.told import Watcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,97 +45,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lfbo_aot.database.entry import Entry
-    from lfbo_aot.registry.devices import DeviceId
     from lfbo_aot.tuning.bucket import Found
     from lfbo_aot.tuning.devices.device import Device
     from lfbo_aot.tuning.devices.device import Opened
     from lfbo_aot.tuning.devices.device import Station
-    from lfbo_aot.tuning.few import Reduced
-    from lfbo_aot.tuning.parts import Wanted
     from lfbo_aot.tuning.plan import Item
+
+__all__ = ["Options", "Result", "Silence", "Summary", "Watcher", "declare", "tune"]
 
 logger = logging.getLogger(__name__)
 
 _FINAL_S = 2.0  # a final measurement, until one has been seen
 _FINAL_SHARE = 0.2  # of a bucket's time, that its final measurement may take at most
 _LEAST_FINAL_S = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a run tunes. Times in seconds; None: no such limit."""
-
-    budget_s: float | None = None
-    per_bucket_s: float | None = None
-    trials: int | None = None
-    seed: int = 0
-    algorithm: str = "lfbo"
-    rounds: int = 60
-    fresh: bool = False
-    """Whether to ignore what journals hold."""
-    spent_s: float = 0.0
-    """What of the budget was spent before the run was called."""
-    few: Wanted | None = None
-    """By how few configs each kernel's buckets are to be served, after all are tuned."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What became of one bucket: `tuned`, `held`, `failed` or `unfinished`."""
-
-    item: Item
-    status: str
-    entry: Entry | None = None
-    reason: str = ""
-    seconds: float = 0.0
-    """From when it was opened, which is while the one before is searched."""
-    ended_s: float = 0.0
-    """Seconds from the start of the run's budget until it was over."""
-
-
-@dataclass(slots=True)
-class Summary:
-    """What became of a run."""
-
-    device: DeviceId
-    results: list[Result] = field(default_factory=list)
-    seconds: float = 0.0
-    profile: dict[str, float] = field(default_factory=dict)
-    """How busy the device was (`Usage`), with `first_trial_s`, from the start of the run's budget to
-    the first outcome; `thinking_s`, what the searches took to propose; `waited_s`, what they waited
-    for outcomes."""
-
-    few: list[Reduced] = field(default_factory=list)
-    """What became of each kernel whose configs were to be few."""
-
-    def of(self, status: str) -> list[Result]:
-        """The results with this status."""
-        return [r for r in self.results if r.status == status]
-
-    @property
-    def complete(self) -> bool:
-        """Whether every bucket of the plan is held now."""
-        return not self.of("failed") and not self.of("unfinished")
-
-
-class Watcher(Protocol):
-    """Whoever wants to see a run go on."""
-
-    def begins(self, item: Item, number: int, total: int) -> None: ...
-
-    def steps(self, step: Step) -> None: ...
-
-    def ends(self, result: Result) -> None: ...
-
-
-class Silence:
-    """Nobody watches."""
-
-    def begins(self, item: Item, number: int, total: int) -> None: ...
-
-    def steps(self, step: Step) -> None: ...
-
-    def ends(self, result: Result) -> None: ...
 
 
 def tune(
@@ -271,12 +195,15 @@ class _Run:
         ]
 
     def _carry(self, item: Item, number: int, total: int) -> None:
-        """Tune a bucket at the next station that is free."""
-        with self._stations.one() as station:
-            if station is None:
-                result = Result(item, "unfinished", reason=self._stations.lost)
-            else:
+        """Tune a bucket at the next station that is free; once more where its GPU was lost."""
+        again = True
+        while again:
+            with self._stations.one() as station:
+                if station is None:
+                    result = Result(item, "unfinished", reason=self._stations.lost)
+                    break
                 result = self._one(station, item, number, total)
+                again = self._stations.is_lost(station)
         with self._lock:
             self.summary.results.append(result)
             if result.status != "unfinished" or result.seconds:  # else it never began
@@ -331,7 +258,10 @@ class _Run:
         self, station: Station, item: Item, opened: Opened, share_s: float | None
     ) -> BucketSearch:
         options = self._options
-        final_s = None if share_s is None else max(_LEAST_FINAL_S, _FINAL_SHARE * share_s)
+        final_s = None
+        if share_s is not None:  # of each of the shapes that are measured
+            shapes = 1 + len(item.bucket.probes)
+            final_s = max(_LEAST_FINAL_S, _FINAL_SHARE * share_s / shapes)
         return BucketSearch(
             Task(item.spec, item.bucket, item.shape, seeds(self._into, item, self._device.id)),
             station,

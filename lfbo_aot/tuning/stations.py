@@ -39,6 +39,11 @@ class Stations:
                     self._free.append(station)
                 self._changed.notify_all()
 
+    def is_lost(self, station: Station) -> bool:
+        """Whether this one is handed out no more."""
+        with self._changed:
+            return id(station) in self._gone
+
     def lose(self, station: Station, reason: str) -> None:
         """Hand this one out no more."""
         with self._changed:

@@ -177,7 +177,9 @@ def test_refits_happen_in_ask_and_only_after_enough_results():
 
 
 def test_a_long_search_refits_less_often():
-    search = started(LFBOOptions(refit_every=1, refit_growth=0.1, trees=5, patience=10_000))
+    search = started(
+        LFBOOptions(refit_every=1, refit_growth=0.1, trees=5, patience=10_000, agree=None)
+    )
     fits = []
     for _ in range(300):
         (point,) = search.ask(1)
@@ -215,7 +217,9 @@ def test_a_failure_model_can_be_put_in():
 
 
 def best_after(make, space, run, seed, trials=150):
-    search = make(space, seed, LFBOOptions(max_trials=trials, patience=trials, trees=40))
+    search = make(
+        space, seed, LFBOOptions(max_trials=trials, patience=trials, agree=None, trees=40)
+    )
     while not search.done:
         for point in search.ask(8):
             search.tell(run(point))

@@ -82,6 +82,63 @@ def test_a_gain_renews_patience():
     assert search.done
 
 
+def proposed(search, latency_us, most=1000):
+    """Points asked one by one and told this latency, until the search is done."""
+    given = 0
+    while not search.done and given < most:
+        for point in search.ask(1):
+            given += 1
+            search.tell(Trial(point, "ok", latency_us))
+    return given
+
+
+@pytest.mark.parametrize("agree", [1, 9, 40])
+def test_the_walk_ends_when_model_and_measurements_agree(agree):
+    search = started(LFBOOptions(agree=agree, trees=5), 20)
+    assert proposed(search, 1000.0) == 1 + agree  # the first sets the mark
+    assert search.done
+    assert search.ask(3) == []
+
+
+def test_a_search_that_goes_on_for_all_its_patience_can_be_had():
+    search = started(LFBOOptions(agree=None, copies=3, patience=40, trees=5), 20)
+    assert proposed(search, 1000.0) == 1 + 3 * 40
+
+
+def test_a_gain_renews_the_wait_for_agreement():
+    search = started(LFBOOptions(agree=6, trees=5), 20)
+    for latency_us in (1000.0, *[1000.0] * 5, 5.0, *[1000.0] * 5):
+        (point,) = search.ask(1)
+        search.tell(Trial(point, "ok", latency_us))
+    assert not search.done
+    (point,) = search.ask(1)
+    search.tell(Trial(point, "ok", 4.99))  # less than min_delta
+    assert search.done
+
+
+def test_agreement_counts_only_what_the_model_proposed():
+    # Without a good trial told apart from others there is no model: all variations are random.
+    search = started(LFBOOptions(agree=5, copies=1, patience=30, min_trials=1000, trees=5), 20)
+    assert proposed(search, 1000.0) == 1 + 30
+    search = started(LFBOOptions(agree=5, copies=1, patience=30, trees=5), 20)
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        search.tell(Trial(plain().sample(rng), "ok", 1000.0))  # never asked for
+    assert not search.done
+    assert len(search.ask(3)) == 3
+
+
+def test_a_search_that_agrees_waits_for_what_is_outstanding_and_heeds_it():
+    search = started(LFBOOptions(agree=4, trees=5), 20)
+    points = search.ask(10)
+    for point in points[:6]:
+        search.tell(Trial(point, "ok", 1000.0))
+    assert search.ask(1) == []
+    assert not search.done
+    search.tell(Trial(points[6], "ok", 5.0))  # a gain after all: the walk goes on from there
+    assert len(search.ask(1)) == 1
+
+
 def test_the_published_walk_can_be_had(space, run):
     def asked(walk):
         search = LFBOPatternSearch(space, 0, LFBOOptions(max_trials=80, trees=5, walk=walk))
@@ -139,7 +196,9 @@ def test_ten_thousand_trials_do_not_make_it_slow(monkeypatch):
     monkeypatch.setattr(Counted, "rows", [])
     monkeypatch.setattr(Counted, "scored", [])
     search = LFBOPatternSearch(
-        plain(8), 0, LFBOOptions(max_trials=10_000, patience=10_000, neighbours=60, share=0.5)
+        plain(8),
+        0,
+        LFBOOptions(max_trials=10_000, patience=10_000, agree=None, neighbours=60, share=0.5),
     )
     for _ in range(10_000):
         (point,) = search.ask(1)

@@ -356,3 +356,94 @@ def test_every_recorded_fragment_becomes_a_tunable(recorded):
         assert recording.space.default in {trial.point for trial in recording.trials}
         features = recording.space.encode(trial.point for trial in recording.trials)
         assert features.shape == (len(recording.trials), recording.space.width)
+
+
+LOADS = ListOf("loads", Choice("", ("", "first", "last"), ""), 3)
+WITH_LISTS = Space(
+    (
+        PowerOfTwo("block", 1, 64, 16, "block"),
+        Choice("kind", ("a", "b"), "a"),
+        Integer("depth", 1, 4, 1),
+        LOADS,
+    ),
+    default=(16, "b", 3, ("last", "", "first")),
+    conditions=(Condition("depth", "kind", ("b",)),),
+)
+
+
+@pytest.mark.parametrize(
+    ("inert", "expected"),
+    [
+        ((), (32, "b", 4, ("first", "first", "first"))),
+        ((("loads", -1),), (32, "b", 4, ("last", "", "first"))),
+        ((("loads", 0), ("loads", 1)), (32, "b", 4, ("last", "", "first"))),
+        ((("loads", 0),), (32, "b", 4, ("last", "first", "first"))),
+        ((("loads", 0), ("loads", -1), ("block", -1)), (16, "b", 4, ("last", "", "first"))),
+        ((("depth", -1),), (32, "b", 3, ("first", "first", "first"))),
+    ],
+)
+def test_what_makes_no_difference_keeps_the_defaults_value(inert, expected):
+    space = replace(WITH_LISTS, inert=inert)
+    assert space.default == WITH_LISTS.default
+    assert space.canonical((32, "b", 4, ("first", "first", "first"))) == expected
+
+
+def test_what_depends_on_a_tunable_that_is_kept():
+    """The kind stays b whatever is asked for, so the depth counts always; or a, so it never does."""
+    space = replace(WITH_LISTS, inert=(("kind", -1),))
+    assert space.canonical((32, "a", 2, ("", "", ""))) == (32, "b", 2, ("", "", ""))
+    other = replace(space, default=(16, "a", 1, ("", "", "")))
+    assert other.canonical((32, "b", 2, ("", "", ""))) == (32, "a", 1, ("", "", ""))
+
+
+def test_fewer_points_and_none_of_them_twice():
+    space = replace(WITH_LISTS, inert=(("loads", 0), ("loads", 2), ("block", -1)))
+    assert space.count == len(set(space.points())) == 3 * (1 + 4)
+    assert WITH_LISTS.count == 7 * (1 + 4) * 27
+
+
+@pytest.mark.parametrize(
+    "place", [("unheard", -1), ("loads", 3), ("loads", -2), ("block", 0), ("loads", True)]
+)
+def test_places_that_are_none(place):
+    with pytest.raises(ValueError, match=f"inert '{place[0]}', "):
+        replace(WITH_LISTS, inert=(place,))
+
+
+def test_inert_places_in_a_file():
+    space = replace(WITH_LISTS, inert=(("loads", 1), ("kind", -1)))
+    written = json.loads(json.dumps(space.to_json()))
+    assert written["inert"] == [["loads", 1], ["kind", -1]]
+    assert Space.from_json(written) == space
+    assert space.digest == WITH_LISTS.digest  # the configs that an entry may have are the same
+    # Files of spaces that have none are as they were before there were any.
+    assert "inert" not in WITH_LISTS.to_json()
+    for bad in ([["loads"]], [["loads", "1"]], [[1, 1]], ["loads"]):
+        with pytest.raises(ValueError, match="inert"):
+            Space.from_json({**written, "inert": bad})
+
+
+PLACES = st.lists(
+    st.sampled_from([(t.name, -1) for t in WITH_LISTS.tunables] + [("loads", n) for n in range(3)]),
+    unique=True,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(PLACES, st.integers(0, 2**32 - 1))
+def test_whatever_is_proposed_leaves_inert_places_alone(inert, seed):
+    space = replace(WITH_LISTS, inert=tuple(inert))
+    names = [t.name for t in space.tunables]
+    generator = rng(seed)
+    point = space.sample(generator)
+    proposed = [
+        point,
+        *space.neighbours(point, generator, 2, 4),
+        *space.variations(point, generator, 2, 4),
+        space.canonical(WITH_LISTS.sample(generator)),
+    ]
+    for each in proposed:
+        assert space.canonical(each) == each
+        for name, at in inert:
+            value, standard = each[names.index(name)], space.default[names.index(name)]
+            assert (value if at < 0 else value[at]) == (standard if at < 0 else standard[at])

@@ -210,7 +210,8 @@ def test_all_stations_are_lost(tune_at, folders):
     assert {r.reason for r in summary.results if r.status == "unfinished"} == {LOST}
     assert not summary.complete
     assert len(watcher.begun) == 4
-    assert len(watcher.ended) == 8
+    # Whoever watches hears of those that began.
+    assert sorted(watcher.ended) == sorted(watcher.begun)
     assert verify(folders["into"]) == ()
     again, _, _ = tune_at(None, None)
     assert statuses(again) == ["held"] + ["tuned"] * 7

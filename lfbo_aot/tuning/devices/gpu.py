@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lfbo_aot.tuning.channel import Message
 
 _OPEN_S = 300.0
+_MEMORY_ATTEMPTS = 4  # at opening a bucket beside another one
 _COMPILE_FINALISTS_S = 120.0
 
 
@@ -130,15 +131,15 @@ class Station:
 
     def open(self, spec: KernelSpec, shape: Mapping[str, Value]) -> Opened:
         self.leave()
-        try:
-            self._bucket, opened = self._open(spec, shape)
-        except TuningError as error:
-            if "out of memory" not in str(error).lower():
-                raise
-            # The bucket before this one still holds its arguments.
-            with self.turn():
-                self._alone.wait(_OPEN_S)
-            self._bucket, opened = self._open(spec, shape)
+        for left in reversed(range(_MEMORY_ATTEMPTS)):
+            try:
+                self._bucket, opened = self._open(spec, shape)
+                break
+            except TuningError as error:
+                if "out of memory" not in str(error).lower() or not left:
+                    raise
+            # Another station's bucket still holds its arguments, or has come first again.
+            self._alone.wait(_OPEN_S)
         return opened
 
     def _open(self, spec: KernelSpec, shape: Mapping[str, Value]) -> tuple[int, Opened]:
