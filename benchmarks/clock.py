@@ -3,8 +3,9 @@
     python benchmarks/clock.py --run [--out FILE] | --summary [--out FILE] [--json]
 
 Each reading is made many times of one and the same config, interleaved with the others, on a machine
-that is idle and on one whose cores all compile, as during a search. `events` puts two events around
-each launch, as the tuner does; `graph` captures launches and events into a CUDA graph and replays it.
+that is idle and on one whose cores all compile, as during a search. `events quick` and
+`full` put two events around each of several launches in a row, `events final` around launches that are
+waited for one by one, as the tuner does; `graph` replays launches and events captured in a CUDA graph.
 A GPU is needed for `--run`; the records hold every reading.
 """
 
@@ -99,13 +100,30 @@ def readings(bench: Any, function: Any, clock: Any) -> dict[str, list[float]]:
     for _ in range(REPEATS):
         for kind, launches in LAUNCHES.items():
             if kind == "final":
-                samples = [bench.time(function, 1)[0] for _ in range(launches)]
-            else:
                 samples = bench.time(function, launches)
+            else:
+                samples = in_a_row(bench, function, clock, launches)
             found.setdefault(f"events {kind}", []).append(statistics.median(samples))
             samples = graphs[launches]()
             found.setdefault(f"graph {kind}", []).append(statistics.median(samples))
     return found
+
+
+def in_a_row(bench: Any, function: Any, clock: Any, launches: int) -> list[float]:
+    """The microseconds of each of several launches that are queued one behind the other."""
+    import torch
+
+    pairs = []
+    torch.cuda._sleep(10_000_000)  # noqa: SLF001 - until all are queued
+    for _ in range(launches):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        clock.evict()
+        start.record()
+        function(*bench.args)
+        end.record()
+        pairs.append((start, end))
+    torch.cuda.synchronize()
+    return [1000.0 * start.elapsed_time(end) for start, end in pairs]
 
 
 def graph_of(bench: Any, function: Any, clock: Any, launches: int) -> Any:
@@ -120,7 +138,7 @@ def graph_of(bench: Any, function: Any, clock: Any, launches: int) -> Any:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for start, end in pairs:
-            clock._evict.zero_()
+            clock.evict()
             start.record()
             function(*args)
             end.record()

@@ -22,8 +22,8 @@ _RENAMED = {"nearbyint": "rint", "acos": "arccos", "acosh": "arccosh", "asin": "
 _RENAMED |= {"asinh": "arcsinh", "atan": "arctan", "atanh": "arctanh", "fast_tanhf": "tanh"}
 _BINARY = {"pow": "power", "fmod": "fmod", "atan2": "arctan2", "hypot": "hypot"}
 _BINARY |= {"copysign": "copysign", "nextafter": "nextafter"}
-# Widths in bits of floats that are rounded from: float16, bfloat16 and float32.
-_WIDE = (16, 32)
+# The 8-bit floats of NVIDIA's GPUs: triton's names and torch's.
+_FP8 = {"fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2"}
 
 
 def prepare() -> None:
@@ -76,10 +76,10 @@ def _patch_interpreter() -> None:
     """Mend what the interpreter gets wrong, as of triton 3.6 with numpy 2.4."""
     from triton.runtime import interpreter
 
-    if interpreter._convert_float.__module__ == __name__:
+    if interpreter._convert_float.__module__ == __name__:  # noqa: SLF001 - it has no other seam
         return
-    interpreter._patch_lang_tensor = _whole_numbers(interpreter._patch_lang_tensor)
-    interpreter._convert_float = _rounded(interpreter._convert_float)
+    interpreter._patch_lang_tensor = _whole_numbers(interpreter._patch_lang_tensor)  # noqa: SLF001
+    interpreter._convert_float = _rounded(interpreter._convert_float)  # noqa: SLF001
 
 
 def _whole_numbers(patch: Callable[..., None]) -> Callable[..., None]:
@@ -102,19 +102,18 @@ def _rounded(convert: Callable[..., Any]) -> Callable[..., Any]:
     The interpreter's own rounding up to the next power of two loses the carry: 127 becomes 64 and
     not 128. A GPU's conversions have no other way than to saturate (PTX ISA, `cvt`, `.satfinite`).
     """
-    import numpy as np
-    import torch
     from triton._C.libtriton import ir
 
-    kinds = {"fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2}
-
     def converted(data: Any, given: Any, wanted: Any, rounding: Any) -> Any:
-        kind = kinds.get(wanted.name)
-        if kind is None or rounding != ir.ROUNDING_MODE.RTNE or given.primitive_bitwidth not in _WIDE:
+        if wanted.name not in _FP8 or rounding != ir.ROUNDING_MODE.RTNE:
             return convert(data, given, wanted, rounding)
+        import numpy as np
+        import torch
+
+        kind = getattr(torch, _FP8[wanted.name])
         values = torch.from_numpy(np.ascontiguousarray(data))
         # numpy has no bfloat16: the interpreter holds its bits.
-        values = (values.view(torch.bfloat16) if given.is_bf16() else values).to(torch.float32)
+        values = (values.view(torch.bfloat16) if given.is_bf16() else values).float()
         largest = torch.finfo(kind).max
         return values.clamp(-largest, largest).to(kind).view(torch.uint8).numpy()
 

@@ -62,14 +62,37 @@ def described(properties: Mapping[str, Any], index: int) -> dict[str, Any]:
     return DeviceDescription("cuda", arch, warp_size, index, properties).to_json()
 
 
-def agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two descriptions, as JSON, are the same as far as both go."""
-    if any(one[key] != other[key] for key in ("backend", "arch", "warp_size", "index")):
-        return False
+_TOLD = (
+    "name",
+    "major",
+    "minor",
+    "multi_processor_count",
+    "warp_size",
+    "regs_per_multiprocessor",
+    "shared_memory_per_block",
+    "shared_memory_per_block_optin",
+    "shared_memory_per_multiprocessor",
+    "max_threads_per_block",
+    "max_threads_per_multi_processor",
+    "L2_cache_size",
+)
+"""What code may depend on."""
+
+
+def disagreement(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """In what two descriptions, as JSON, differ as far as both go; empty where they don't."""
+    found = [
+        f"{key} {one[key]!r}, {other[key]!r}"
+        for key in ("backend", "arch", "warp_size", "index")
+        if one[key] != other[key]
+    ]
     ours, theirs = one["properties"], other["properties"]
-    # The memory is told by different means, and no code depends on it.
-    shared = (ours.keys() & theirs.keys()) - {"total_memory"}
-    return all(ours[key] == theirs[key] for key in shared)
+    found += [
+        f"{key} {ours[key]!r}, {theirs[key]!r}"
+        for key in _TOLD
+        if key in ours and key in theirs and ours[key] != theirs[key]
+    ]
+    return "; ".join(found)
 
 
 def _plain(properties: Any) -> dict[str, Any]:

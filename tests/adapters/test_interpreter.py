@@ -56,15 +56,61 @@ interpreter.prepare()
 import torch, triton
 import triton.language as tl
 from triton.language.extra import libdevice
-x, y, out = torch.full((4,), X), torch.full((4,), 1.5), torch.zeros(4)
+y, out = torch.full((4,), 1.5), torch.zeros(4)
 found = {}
 """
+
+
+# Loop bounds known at run time only, one value read from memory and one computed.
+BOUNDS = """
+@triton.jit
+def k(bounds, out):
+    row = tl.program_id(0)
+    begin, end = tl.load(bounds + row), tl.load(bounds + row + 1)
+    total = 0
+    for at in tl.range(begin, end):
+        total += at
+    for _ in range(end - begin, 5):
+        total += 100
+    tl.store(out + row, total)
+bounds, out = torch.tensor([0, 3, 5]), torch.zeros(2, dtype=torch.int64)
+k[(2,)](bounds, out)
+found = out.tolist()
+"""
+# Rounded from three wider floats, and by torch where that gives what a GPU would.
+ROUNDED = """
+@triton.jit
+def k(x, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + at, tl.load(x + at).to(out.dtype.element_ty))
+for kind, largest in ((torch.float8_e4m3fn, 448.0), (torch.float8_e5m2, 57344.0)):
+    for wide in (torch.float32, torch.bfloat16, torch.float16):
+        x = torch.tensor([0.0, -1.0, 127.0, -127.0, 1.0625, 1.1875, 1.125, 1.375, 2.0**-9, 3e-3,
+                          -0.007, 0.9999, 447.0, 6e4, float("inf"), -float("inf")]).to(wide)
+        out = torch.zeros(16, dtype=kind)
+        k[(1,)](x, out, 16)
+        wanted = x.float().clamp(-largest, largest).to(kind).float().tolist()
+        name = f"{kind} from {wide}".replace("torch.", "")
+        found[name] = [out.float().tolist(), wanted]
+x, out = torch.full((16,), float("nan")), torch.zeros(16, dtype=torch.float8_e4m3fn)
+k[(1,)](x, out, 16)
+found["nan"] = out.float().isnan().tolist()
+"""
+
+
+def run(folder, text):
+    """What a script gives as `found`, in a process of its own."""
+    script = folder / "script.py"
+    script.write_text(HEAD + text + "\nprint(json.dumps(found))")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
 def computed(tmp_path_factory):
     """What the functions give in a process of their own, by name."""
-    text = [HEAD]
+    text = []
     two = "tl.load(x + at), tl.load(y + at)"
     for names, arguments, x in ((ONE, "tl.load(x + at)", 0.3), (TWO, two, 2.5)):
         text.append(f"X = {x}; x = torch.full((4,), X)")
@@ -75,12 +121,13 @@ def computed(tmp_path_factory):
         text.append("x = torch.tensor([0.0, float('nan'), float('inf'), -1.0])")
         text.append(KERNEL.format(name=name, arguments="tl.load(x + at)"))
         text.append(f"k_{name}[(1,)](x, y, out); found[{name!r}] = out.tolist()")
-    text.append("print(json.dumps(found))")
-    script = tmp_path_factory.mktemp("libdevice") / "script.py"
-    script.write_text("\n".join(text).replace("torch.full((4,), X),", "torch.zeros(4),", 1))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return run(tmp_path_factory.mktemp("libdevice"), "\n".join(text))
+
+
+@pytest.fixture(scope="module")
+def rounded(tmp_path_factory):
+    """(What came out, what torch gives) of each pair of dtypes."""
+    return run(tmp_path_factory.mktemp("rounded"), ROUNDED)
 
 
 @pytest.mark.parametrize("name", ONE)
@@ -96,6 +143,35 @@ def test_functions_of_two_numbers(computed, name):
 def test_predicates(computed):
     assert computed["isnan"] == [0.0, 1.0, 0.0, 0.0]
     assert computed["isinf"] == [0.0, 0.0, 1.0, 0.0]
+
+
+def test_loops_with_bounds_known_at_run_time(tmp_path):
+    assert run(tmp_path, BOUNDS) == [0 + 1 + 2 + 2 * 100, 3 + 4 + 3 * 100]
+
+
+@pytest.mark.parametrize("wide", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2"])
+def test_8_bit_floats_are_rounded_to_the_nearest(rounded, kind, wide):
+    got, wanted = rounded[f"{kind} from {wide}"]
+    assert got == wanted
+    # The carry of a rounding up, ties to even, and no infinity.
+    assert got[2:4] == [128.0, -128.0]
+    assert got[4:6] == [1.0, 1.25]
+    assert max(got) == -min(got) == (448.0 if kind == "float8_e4m3fn" else 57344.0)
+
+
+def test_no_number_stays_none(rounded):
+    assert rounded["nan"] == [True] * 16
+
+
+def test_preparing_twice_mends_once(tmp_path):
+    text = """
+from triton.runtime import interpreter as mended
+once = mended._convert_float, mended._patch_lang_tensor
+interpreter.prepare()
+found = once == (mended._convert_float, mended._patch_lang_tensor)
+"""
+    assert run(tmp_path, text) is True
 
 
 def test_too_late():

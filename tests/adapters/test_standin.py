@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lfbo_aot.adapters.standin import DeviceDescription
-from lfbo_aot.adapters.standin import agree
+from lfbo_aot.adapters.standin import disagreement
 from lfbo_aot.adapters.standin import described
 
 PROPERTIES = {"name": "NVIDIA H200", "major": 9, "minor": 0, "warp_size": 32, "total_memory": 150}
@@ -36,5 +36,11 @@ def test_a_description_goes_through_json():
 )
 def test_descriptions_agree_as_far_as_both_go(changes, same):
     one = described(PROPERTIES, 0)
-    assert agree(one, one | changes) is same
-    assert agree(one | changes, one) is same
+    assert (disagreement(one, one | changes) == "") is same
+    assert (disagreement(one | changes, one) == "") is same
+
+
+def test_a_disagreement_names_what_differs():
+    other = described({**PROPERTIES, "minor": 1}, 0)
+    told = "arch 90, 91; minor 0, 1"
+    assert disagreement(described(PROPERTIES, 0), other) == told

@@ -171,13 +171,21 @@ def test_the_default_wins_where_all_else_is_slower_somewhere():
     assert choice.alternates == (A,)
 
 
-def test_slower_within_the_noise_or_a_percent_at_a_probe_is_no_reason_against():
+def test_slower_within_the_noise_or_five_percent_at_a_probe_is_no_reason_against():
     tuning = at(64, [(DEFAULT, 20.0), (A, 14.0)])
     assert choose_for_bucket([tuning, at(1, [(DEFAULT, 5.0), (A, 5.025)])]).config == A
-    assert choose_for_bucket([tuning, at(1, [(DEFAULT, 5.0), (A, 5.049)])]).config == A
-    assert choose_for_bucket([tuning, at(1, [(DEFAULT, 5.0), (A, 5.051)])]).is_default
-    noisy = at(1, [(DEFAULT, 5.0), (A, 5.055)], noise=0.1)
+    assert choose_for_bucket([tuning, at(1, [(DEFAULT, 5.0), (A, 5.249)])]).config == A
+    assert choose_for_bucket([tuning, at(1, [(DEFAULT, 5.0), (A, 5.251)])]).is_default
+    noisy = at(1, [(DEFAULT, 5.0), (A, 5.255)], noise=0.5)
     assert choose_for_bucket([tuning, noisy]).config == A
+
+
+def test_of_default_and_config_the_one_of_less_regret_wins():
+    """The default is the best at the lower end, the config elsewhere, and by more."""
+    tuning = at(64, [(DEFAULT, 21.0), (A, 20.0)])
+    assert choose_for_bucket([tuning, at(1, [(DEFAULT, 5.0), (A, 5.15)])]).config == A
+    # No less regret, and no gain in the mean.
+    assert choose_for_bucket([tuning, at(1, [(DEFAULT, 5.0), (A, 5.24)])]).is_default
 
 
 def test_at_the_tuning_point_slower_beyond_the_noise_counts():

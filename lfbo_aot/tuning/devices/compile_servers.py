@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from lfbo_aot.adapters.standin import agree
+from lfbo_aot.adapters.standin import disagreement
 from lfbo_aot.errors import DeviceLostError
 from lfbo_aot.errors import TuningError
 from lfbo_aot.tuning.channel import Channel
@@ -87,7 +87,8 @@ class CompileServers:
         known = self._description
         if known is not None and known["index"] != description["index"]:
             return  # another GPU of the same kind: one stands for all
-        if known is not None and agree(known, description):
+        different = "" if known is None else disagreement(known, description)
+        if known is not None and not different:
             return
         self._description = description
         if known is None:
@@ -95,7 +96,7 @@ class CompileServers:
         else:
             self._worker.kill()
             self._asked.clear()
-            self._begin_anew("the device is not what it was thought to be")
+            self._begin_anew(f"torch knows the device otherwise than its driver: {different}")
 
     def _set_up(self) -> None:
         if self._description is not None:

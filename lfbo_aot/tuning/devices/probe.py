@@ -56,7 +56,8 @@ for i in range(count.value):
     call("cuDeviceGet", ctypes.byref(device), i)
     call("cuDeviceGetName", name, 256, device)
     call("cuDeviceTotalMem_v2", ctypes.byref(size), device)
-    told = {"name": name.value.decode(), "total_memory": size.value, "gcnArchName": ""}
+    told = {"name": name.value.decode(), "total_memory": size.value}
+    told["gcnArchName"] = told["name"]  # as torch says of a CUDA device
     for attribute, number in ATTRIBUTES.items():
         call("cuDeviceGetAttribute", ctypes.byref(value), number, device)
         told[attribute] = value.value

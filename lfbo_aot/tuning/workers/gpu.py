@@ -79,6 +79,10 @@ class EventClock:
     def settle(self) -> None:
         self._torch.cuda.synchronize()
 
+    def evict(self) -> None:
+        """Queue a write of more than the L2 holds."""
+        self._evict.zero_()
+
     def _attempt(self, call: Callable[[], Any]) -> tuple[float, bool]:
         """The duration, and whether all was queued before the device began."""
         torch = self._torch
@@ -86,7 +90,7 @@ class EventClock:
         end = torch.cuda.Event(enable_timing=True)
         self._busy(self._cycles_per_us * 1.5 * self._host_us)
         began = time.perf_counter()
-        self._evict.zero_()
+        self.evict()
         start.record()
         call()
         end.record()
