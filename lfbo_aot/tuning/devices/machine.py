@@ -169,7 +169,10 @@ class Machine:
             os.write(self._wake_write, b"x")
 
     def check(self) -> None:
-        """Raise what has gone wrong with the machine as a whole."""
+        """Raise what has gone wrong with the machine as a whole, or that it was closed."""
+        if self._closing:
+            msg = "the device was closed"
+            raise TuningError(msg)
         if self._broken is not None:
             msg = f"the tuner's own thread failed: {self._broken!r}"
             raise TuningError(msg) from self._broken
