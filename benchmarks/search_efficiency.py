@@ -4,6 +4,8 @@
     python benchmarks/search_efficiency.py --summary [--json] [--problems gaussian]
     python benchmarks/search_efficiency.py --models      # how well the fitted truths foretell
     python benchmarks/search_efficiency.py --figure
+    python benchmarks/search_efficiency.py --stopping [--run --seeds 2 --first-seed 4]
+    python benchmarks/search_efficiency.py --thinking
 
 Runs are added to JSON Lines files, a line for each (contender, problem, seed); what is there already
 isn't run again, so a run may be stopped at any time. docs/search.md says what was found.
@@ -30,7 +32,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.efficiency import contenders
 from benchmarks.efficiency import figures
+from benchmarks.efficiency import neighbours
 from benchmarks.efficiency import problems
+from benchmarks.efficiency import stopping
 
 RESULTS = Path(__file__).parent / "results" / "search_efficiency"
 LIMIT = 500
@@ -136,6 +140,50 @@ def models() -> dict[str, Any]:
     return found
 
 
+def run_to_the_end(given: argparse.Namespace) -> None:
+    """Record the searches that `stopping` looks at: alone, and with peers where there are any."""
+    path = given.results / "stopping" / "runs.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    known = read(path.parent)
+    there = {(r["problem"], r["seed"], r["peers"]) for r in known}
+    for seed in range(given.first_seed, given.first_seed + given.seeds):
+        for name in problems.names():
+            for with_peers in (False, True):
+                if (given.problems or "") not in name or (name, seed, with_peers) in there:
+                    continue
+                if with_peers and not neighbours.others(name):
+                    continue
+                record = stopping.run(name, seed, with_peers=with_peers)
+                with path.open("a") as file:
+                    file.write(json.dumps(record, separators=(",", ":")) + "\n")
+
+
+def show_stopping(given: argparse.Namespace) -> None:
+    """Trials and regret for each setting of `agree`."""
+    rows = stopping.table(read(given.results / "stopping"))
+    if given.json:
+        print(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        low, high = row["trials_quartiles"]
+        print(
+            f"{'peers' if row['peers'] else 'alone'} {row['kind']:9} agree={row['agree']!s:5}"
+            f" {row['runs']:3} runs {row['trials']:6.1f} trials ({low:.0f} to {high:.0f})"
+            f" regret {row['regret']:7.2%} 90 %: {row['regret_90']:7.2%}"
+            f" worst {row['regret_worst']:7.2%}"
+        )
+
+
+def think(given: argparse.Namespace) -> None:
+    """Measure how long the search thinks, and write it down."""
+    from benchmarks.efficiency import thinking
+
+    path = given.results / "thinking.json"
+    rows = list(thinking.figures())
+    path.write_text(json.dumps(rows, indent=1) + "\n")
+    print(json.dumps(rows, indent=1))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", action="store_true")
@@ -149,7 +197,16 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--models", action="store_true", help="also writes models.json")
     parser.add_argument("--figure", action="store_true", help="writes docs/figures/")
+    parser.add_argument("--stopping", action="store_true", help="when a search should end")
+    parser.add_argument("--thinking", action="store_true", help="how long the search thinks")
     given = parser.parse_args()
+    if given.thinking:
+        think(given)
+    if given.stopping:
+        if given.run:
+            run_to_the_end(given)
+        show_stopping(given)
+        return
     if given.run:
         run(given)
     if given.models:

@@ -41,6 +41,10 @@ VARIANTS: dict[str, dict[str, object]] = {
     "lfbo:copies=10": {"copies": 10, "patience": 30},
     "lfbo:refit_every=5": {"refit_every": 5},
     "lfbo:launch_share=0.2": {"launch_share": 0.2},
+    "lfbo:failure=timeouts": {"failure": "timeouts"},
+    "lfbo:failure=all": {"failure": "all"},
+    "lfbo:cost=ties": {"cost": "ties"},
+    "lfbo:cost=rate": {"cost": "rate"},
 }
 BASELINES: dict[str, tuple[type[Search], dict[str, object]]] = {
     "random": (RandomSearch, {}),
@@ -84,5 +88,6 @@ def _search(name: str, problem: Problem, seed: int, limit: int) -> Search:
         msg = f"no contender is named {name!r}"
         raise ValueError(msg)
     # Asked for more than the limit, so that those outstanding at its end are not missing from it.
-    options = LFBOOptions(max_trials=limit + simulate.OUTSTANDING)
+    # How soon a search ends by itself is another question: see `stopping`.
+    options = LFBOOptions(max_trials=limit + simulate.OUTSTANDING, agree=None)
     return make(problem.space, seed, dataclasses.replace(options, **changed))  # type: ignore[arg-type]

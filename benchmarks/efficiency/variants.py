@@ -265,8 +265,7 @@ class _DrawnPool(Pool):
 class Crossover(LFBOPatternSearch):
     """A fifth of the pool takes each tunable from one of two of the best points."""
 
-    def _shared_pool(self) -> Pool:
-        parents = [trial.point for trial in self._history.top(self.options.copies)]
+    def _pool_around(self, parents: list[Point]) -> Pool:
         crossed = round(_SHARE_CROSSED * self.options.neighbours) if len(parents) > 1 else 0
         each = max(1, (self.options.neighbours - crossed) // max(1, len(parents)))
         drawn: list[Point] = []
@@ -330,15 +329,8 @@ class Restarts(LFBOPatternSearch):
         else:
             self._quiet += 1
 
-    def _shared_pool(self) -> Pool:
+    def _parents(self) -> list[Point]:
         if not self._walk:
-            return super()._shared_pool()
-        parents = sorted(self._own, key=lambda t: t.latency_us or math.inf)[: self.options.copies]
-        each = max(1, self.options.neighbours // max(1, len(parents)))
-        drawn: list[Point] = []
-        for parent in parents:
-            drawn += self.space.variations(parent.point, self._rng, self.options.radius, each)
-        points = list(dict.fromkeys(point for point in drawn if point not in self._seen))
-        if self._model is None or not points:
-            return Pool(points, None)
-        return self._scored(points, list(self._outstanding))
+            return super()._parents()
+        best = sorted(self._own, key=lambda t: t.latency_us or math.inf)[: self.options.copies]
+        return [trial.point for trial in best]

@@ -196,14 +196,15 @@ class _Run:
 
     def _carry(self, item: Item, number: int, total: int) -> None:
         """Tune a bucket at the next station that is free; once more where its GPU was lost."""
+        result: Result | None = None
         again = True
         while again:
             with self._stations.one() as station:
                 if station is None:
-                    result = Result(item, "unfinished", reason=self._stations.lost)
                     break
                 result = self._one(station, item, number, total)
                 again = self._stations.is_lost(station)
+        result = result or Result(item, "unfinished", reason=self._stations.lost)
         with self._lock:
             self.summary.results.append(result)
             if result.status != "unfinished" or result.seconds:  # else it never began

@@ -184,23 +184,19 @@ def test_a_bucket_that_fails_takes_no_other_along(tune_at):
     assert all(station.holder is None for station in device.stations)
 
 
-def test_a_lost_station_costs_its_bucket_and_the_others_do_the_rest(tune_at, folders):
-    summary, device, _ = tune_at(None, 8, None)
-    lost = [r for r in summary.results if r.status == "unfinished"]
-    assert [r.reason for r in lost] == [LOST]
-    assert statuses(summary) == ["tuned"] * 7 + ["unfinished"]
-    assert not summary.complete
+def test_what_a_lost_station_had_in_hand_goes_on_at_another(tune_at, folders):
+    summary, device, watcher = tune_at(None, 8, None)
+    assert statuses(summary) == ["tuned"] * 8
+    assert summary.complete
     assert len(device.stations[1].buckets) == 1
-    # What it had measured is not measured again.
-    item = lost[0].item
-    before = [r for r in records(folders, item.spec.kernel_id) if r["bucket"] == item.bucket.key]
-    assert sum(r["kind"] == "trial" for r in before) == 8
-    again, _, _ = tune_at(None)
-    assert statuses(again) == ["held"] * 7 + ["tuned"]
-    after = [r for r in records(folders, item.spec.kernel_id) if r["bucket"] == item.bucket.key]
-    assert after[: len(before)] == before
-    assert sum(r["kind"] == "trial" for r in after) == 20
-    assert len({r["session"] for r in after}) == 1
+    # What had been measured there was not measured again.
+    twice = [key for key in set(watcher.begun) if watcher.begun.count(key) == 2]
+    assert len(twice) == 1
+    for item in {r.item.bucket.key: r.item for r in summary.results}.values():
+        every = records(folders, item.spec.kernel_id)
+        own = [r for r in every if r["bucket"] == item.bucket.key]
+        assert sum(r["kind"] == "trial" for r in own) == 20
+        assert len({r["session"] for r in own}) == 1
 
 
 def test_all_stations_are_lost(tune_at, folders):
@@ -209,9 +205,9 @@ def test_all_stations_are_lost(tune_at, folders):
     assert statuses(summary) == ["tuned"] + ["unfinished"] * 7
     assert {r.reason for r in summary.results if r.status == "unfinished"} == {LOST}
     assert not summary.complete
-    assert len(watcher.begun) == 4
-    # Whoever watches hears of those that began.
-    assert sorted(watcher.ended) == sorted(watcher.begun)
+    # Whoever watches hears of those that began, which may have been at one station and another.
+    assert len(set(watcher.begun)) >= 3
+    assert set(watcher.begun) <= set(watcher.ended)
     assert verify(folders["into"]) == ()
     again, _, _ = tune_at(None, None)
     assert statuses(again) == ["held"] + ["tuned"] * 7

@@ -1,4 +1,4 @@
-"""The kernels that go over rows against PyTorch, over configs of their own search spaces."""
+"""The shipped kernels against PyTorch, over configs of their own search spaces."""
 
 from __future__ import annotations
 
@@ -9,21 +9,14 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("helion")
 
-NAMES = [
-    "cross_entropy",
-    "gelu_and_mul",
-    "layer_norm_backward",
-    "quantize_fp8",
-    "rms_norm_backward",
-    "rms_norm_fp8",
-    "rotary_embedding",
-    "silu_and_mul",
-]
-CONFIGS = 1
+from .shipped import NAMES
+
+CONFIGS = 2
 
 
 @pytest.fixture(scope="module")
 def records(interpreted):
+    """Of all kernels by one process: to import torch and Helion takes as long as some kernels."""
     return interpreted(CONFIGS, NAMES)
 
 
@@ -31,8 +24,8 @@ def records(interpreted):
 def test_every_config_gives_what_pytorch_gives(records, name):
     mine = [record for record in records if record["kernel"] == name]
     shapes = {json.dumps(record["shape"]) for record in mine}
-    assert len(shapes) == 5
-    assert len(mine) >= 2 * (CONFIGS + 1) + 3
+    assert len(shapes) >= 3
+    assert len(mine) >= len(shapes) + CONFIGS
     wrong = [record for record in mine if not record["equal"]]
     assert wrong == []
 
