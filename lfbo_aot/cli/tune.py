@@ -135,25 +135,17 @@ def _run_with(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     where = parse_where([word for word in args.dims if "=" in word])
     wanted = None if args.source is None else read_wanted(args.source)
     names = [word for word in args.dims if "=" not in word]
+    into = _database(args)
     early = None if args.dry_run else _early_device(args, settings.device, stack)
     if early:
         from lfbo_aot.tuning.imports import import_soon
 
         import_soon()
     specs = load_specs(names, args.module)
-    into = (args.into or _user_layer()).absolute()
-    if into.exists() and not into.is_dir():
-        msg = f"--into {into}: a file, not a folder"
-        raise UsageError(msg)
     device, why = early[:2] if early else _device(args, settings.device)
     picked = None
     if wanted is not None:
-        here = None if device == _NO_DEVICE else device
-        own = [spec.kernel_id for spec in specs]
-        known = {name for kernel_id in own for name in (kernel_id, kernel_id.rpartition(".")[2])}
-        if args.module and not names and any(one.kernel not in known for one in wanted[0]):
-            specs = with_announced(specs)
-        picked = select(wanted[0], specs, here, own=own, named=bool(names), damaged=wanted[1])
+        specs, picked = _pick(wanted, specs, device, args, named=bool(names))
 
     from lfbo_aot.tuning.plan import make_plan
 
@@ -190,6 +182,32 @@ def _run_with(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     told.more["profile"] = summary.profile
     _tell_few(summary.few, few, told, args)
     return print_summary(summary.results, len(plan), told) or incomplete
+
+
+def _database(args: argparse.Namespace) -> Path:
+    """The database to write; UsageError where that is a file."""
+    into: Path = (args.into or _user_layer()).absolute()
+    if into.exists() and not into.is_dir():
+        msg = f"--into {into}: a file, not a folder"
+        raise UsageError(msg)
+    return into
+
+
+def _pick(
+    wanted: tuple[Sequence[Any], Any],
+    specs: list[KernelSpec],
+    device: DeviceId,
+    args: argparse.Namespace,
+    *,
+    named: bool,
+) -> tuple[list[KernelSpec], Selection]:
+    """The kernels, those that are announced among them where they are asked for, and the choice."""
+    here = None if device == _NO_DEVICE else device
+    own = [spec.kernel_id for spec in specs]
+    known = {name for kernel_id in own for name in (kernel_id, kernel_id.rpartition(".")[2])}
+    if args.module and not named and any(one.kernel not in known for one in wanted[0]):
+        specs = with_announced(specs)
+    return specs, select(wanted[0], specs, here, own=own, named=named, damaged=wanted[1])
 
 
 def _is_done(plan: Sequence[Item], device: DeviceId, into: Path, few: Wanted | None) -> bool:

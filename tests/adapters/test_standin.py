@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lfbo_aot.adapters.standin import DeviceDescription
-from lfbo_aot.adapters.standin import disagreement
 from lfbo_aot.adapters.standin import described
+from lfbo_aot.adapters.standin import disagreement
 
 PROPERTIES = {"name": "NVIDIA H200", "major": 9, "minor": 0, "warp_size": 32, "total_memory": 150}
 

@@ -41,6 +41,8 @@ EDGES = {
 }
 # As near to models' sizes as the interpreter comes in half a second: several blocks of each loop.
 LARGE = {
+    "layer_norm": [{"m": 2, "n": 2039}],
+    "rms_norm": [{"m": 2, "n": 2039}],
     "matmul": [{"m": 2, "n": 16, "k": 700}],
     "silu_and_mul": [{"m": 1, "n": 1100}],
     "gelu_and_mul": [{"m": 1, "n": 1100}],
