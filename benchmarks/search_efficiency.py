@@ -160,9 +160,11 @@ def run_to_the_end(given: argparse.Namespace) -> None:
 
 def show_stopping(given: argparse.Namespace) -> None:
     """Trials and regret for each setting of `agree`."""
-    rows = stopping.table(read(given.results / "stopping"))
+    records = read(given.results / "stopping")
+    rows = stopping.table(records)
+    worth = stopping.peers_worth(records)
     if given.json:
-        print(json.dumps(rows, indent=1))
+        print(json.dumps({"stopping": rows, "trials_ratio_of_peers": worth}, indent=1))
         return
     for row in rows:
         low, high = row["trials_quartiles"]
@@ -172,6 +174,7 @@ def show_stopping(given: argparse.Namespace) -> None:
             f" regret {row['regret']:7.2%} 90 %: {row['regret_90']:7.2%}"
             f" worst {row['regret_worst']:7.2%}"
         )
+    print("trials to within 3 % with peers, over those without:", worth)
 
 
 def think(given: argparse.Namespace) -> None:

@@ -1,8 +1,8 @@
 """When a search should end: searches that go on to their limit, and what ending sooner would cost.
 
 A run is recorded once, with no end of its own; each setting of `agree` is then applied to the
-record. That gives what a search with this setting does but for one thing: a gain among the points
-that are outstanding when it ends would let it go on.
+record. A search with this setting does the same but for what is outstanding in the end: that may be
+a few points less, and a gain among them lets it go on.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.efficiency import figures
 from benchmarks.efficiency import neighbours
 from benchmarks.efficiency import problems
 from benchmarks.efficiency import simulate
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from collections.abc import Sequence
 
+    from lfbo_aot.search import Peer
     from lfbo_aot.search import Trial
 
 LIMIT = 500
@@ -57,22 +59,29 @@ class _Bench(simulate.Bench):
 
 def run(name: str, seed: int, *, with_peers: bool) -> Record:
     """A search of this problem that ends at `LIMIT` trials only, trial by trial."""
-    problem = problems.problem(name)
-    bench = _Bench(problem, seed, LIMIT)
-    options = LFBOOptions(max_trials=LIMIT + simulate.OUTSTANDING, agree=None, patience=LIMIT)
     peers = neighbours.peers(name, seed) if with_peers else ()
     context = neighbours.context(name) if with_peers else ()
-    bench.search = LFBOPatternSearch(problem.space, seed, options, context=context, peers=peers)
-    simulate.run_search(bench.search, bench)
+    bench = to_the_end(problems.problem(name), seed, context, peers)
     return {
         "problem": name,
         "seed": seed,
         "peers": with_peers,
-        "optimum_us": round(problem.optimum_us, 4),
+        "optimum_us": round(bench.problem.optimum_us, 4),
         "readings_us": bench.readings,
         "by_model": "".join(map(str, bench.by_model)),
         "best_us": [round(us, 3) if math.isfinite(us) else None for us in bench.best_us],
     }
+
+
+def to_the_end(
+    problem: problems.Problem, seed: int, context: Sequence[float] = (), peers: Sequence[Peer] = ()
+) -> _Bench:
+    """The bench of a search that has no end of its own."""
+    bench = _Bench(problem, seed, LIMIT)
+    options = LFBOOptions(max_trials=LIMIT + simulate.OUTSTANDING, agree=None, patience=LIMIT)
+    bench.search = LFBOPatternSearch(problem.space, seed, options, context=context, peers=peers)
+    simulate.run_search(bench.search, bench)
+    return bench
 
 
 def end(record: Record, agree: int | None) -> int:
@@ -123,3 +132,14 @@ def table(records: Iterable[Record], settings: Sequence[int | None] = SETTINGS) 
                         }
                     )
     return rows
+
+
+def peers_worth(records: Iterable[Record]) -> dict[str, Any] | None:
+    """Trials until within 3 % of the optimum with peers, over those without; see `figures.ratio`."""
+    runs: dict[bool, figures.Runs] = {True: {}, False: {}}
+    for record in records:
+        goal_us = record["optimum_us"] * simulate.WITHIN
+        near = (at for at, us in enumerate(record["best_us"], 1) if us and us <= goal_us)
+        row = {"limit": LIMIT, "reached": next(near, None)}
+        runs[record["peers"]].setdefault(record["problem"], {})[record["seed"]] = row
+    return figures.ratio(runs[True], runs[False], figures.trials)

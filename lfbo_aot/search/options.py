@@ -92,7 +92,7 @@ class LFBOOptions:
     share: float = 0.1
     radius: int = 2
     patience: int = 60
-    agree: int | None = 80
+    agree: int | None = 100
     min_delta: float = 0.005
     diversity: float = 1.0
     failure: Failure = "off"
