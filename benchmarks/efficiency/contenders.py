@@ -88,6 +88,7 @@ def _search(name: str, problem: Problem, seed: int, limit: int) -> Search:
         msg = f"no contender is named {name!r}"
         raise ValueError(msg)
     # Asked for more than the limit, so that those outstanding at its end are not missing from it.
-    # How soon a search ends by itself is another question: see `stopping`.
-    options = LFBOOptions(max_trials=limit + simulate.OUTSTANDING, agree=None)
+    # How soon a search ends by itself is another question: see `stopping`. Most records are older
+    # than the model of failure.
+    options = LFBOOptions(max_trials=limit + simulate.OUTSTANDING, agree=None, failure="off")
     return make(problem.space, seed, dataclasses.replace(options, **changed))  # type: ignore[arg-type]

@@ -52,6 +52,11 @@ def seconds(record: Record) -> float:
     return float(record["seconds"] if reached is None else reached)
 
 
+def seconds_a_trial(record: Record) -> float:
+    """Simulated seconds of the whole search over its trials."""
+    return float(record["seconds"]) / float(record["trials"])
+
+
 def best_at(record: Record, trial: int) -> float:
     """The best latency after so many trials; infinite before the first success."""
     best = math.inf
@@ -143,6 +148,7 @@ def summary(records: Iterable[Record]) -> dict[str, Any]:
             "trials_ratio_vs_default": ratio(runs, ours, trials),
             "latency_ratio_vs_default_at_200": ratio(runs, ours, at_200),
             "seconds_ratio_vs_default": ratio(runs, ours, seconds),
+            "seconds_a_trial_ratio_vs_default": ratio(runs, ours, seconds_a_trial),
             "gap_to_optimum": {str(at): round(_gap(runs, at), 4) for at in (50, 100, 200, 300)},
             "against_helion_lfbo_tree": fewer_trials(runs, tree),
         }

@@ -47,7 +47,7 @@ def peer(name: str, seed: int) -> Peer:
     """What a search of this problem that had no peers knows in the end."""
     of = problems.problem(name)
     bench = simulate.Bench(of, seed, TRIALS)
-    options = LFBOOptions(max_trials=TRIALS + simulate.OUTSTANDING, agree=None)
+    options = LFBOOptions(max_trials=TRIALS + simulate.OUTSTANDING, agree=None, failure="off")
     simulate.run_search(LFBOPatternSearch(of.space, seed, options), bench)
     return Peer(context(name), tuple(bench.read.values()))
 

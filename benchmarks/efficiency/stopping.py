@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lfbo_aot.search import Trial
 
 LIMIT = 500
-SETTINGS = (40, 60, 70, 80, 100, 150, None)
+SETTINGS = (40, 60, 70, 80, 90, 100, 150, None)
 MIN_DELTA = LFBOOptions().min_delta
 Record = dict[str, Any]
 
@@ -78,7 +78,9 @@ def to_the_end(
 ) -> _Bench:
     """The bench of a search that has no end of its own."""
     bench = _Bench(problem, seed, LIMIT)
-    options = LFBOOptions(max_trials=LIMIT + simulate.OUTSTANDING, agree=None, patience=LIMIT)
+    options = LFBOOptions(
+        max_trials=LIMIT + simulate.OUTSTANDING, agree=None, patience=LIMIT, failure="off"
+    )
     bench.search = LFBOPatternSearch(problem.space, seed, options, context=context, peers=peers)
     simulate.run_search(bench.search, bench)
     return bench

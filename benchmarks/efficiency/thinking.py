@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TRIALS = (100, 300, 600)
 PEERS = (0, 4)
 PEER_TRIALS = 300
-REPEATS = 5
+REPEATS = 3
 
 
 def trials(recording: Recording, count: int, seed: int) -> tuple[Trial, ...]:

@@ -12,7 +12,7 @@ from lfbo_aot.search.surrogate import Surrogate
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_TREES = 50
+_TREES = 50  # of compile times
 _TIE = 0.01  # of a probability, for each doubling of the time
 _DEAR = 2.0  # times the median, and more
 _FEWEST = 3  # failures, before a model of them says anything
@@ -22,7 +22,8 @@ _LARGEST_SEED = np.iinfo(np.int32).max
 class FailureForest:
     """A random forest on failed or not; certain of success until a few points have failed."""
 
-    def __init__(self) -> None:
+    def __init__(self, trees: int = 25) -> None:
+        self._trees = trees
         self._model: Surrogate | None = None
 
     def fit(
@@ -33,7 +34,7 @@ class FailureForest:
         if failed.sum() >= _FEWEST and not failed.all():
             weight = np.ones(len(failed))
             self._model = Surrogate(
-                features, failed, weight, trees=_TREES, random_state=random_state
+                features, failed, weight, trees=self._trees, random_state=random_state
             )
 
     def probability(self, features: NDArray[np.float32]) -> NDArray[np.float64]:

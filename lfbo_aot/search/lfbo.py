@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _REMEMBERED = 64  # points picked that new ones must differ from
 _ATTEMPTS = 3  # pools drawn before all variations count as tried
 _RANDOM_EVERY = 5  # of the points of a start that peers lead, one is random
+_FEWER_TREES = 4  # the classifier has so many times the trees of the model of failure
 _NO_COPY = (-1, 0)
 BY_MODEL = (-1, 1)  # no copy's own either, but ranked by the model
 
@@ -72,8 +73,10 @@ class LFBOPatternSearch(PatternSearch):
         rng = np.random.Generator(np.random.PCG64([seed, len(self.peers)]))
         self._experience = experience(space, self.context, self.peers, self.options, rng)
         self._opened = 0
+        # A model that is put in learns from failures of every kind.
+        self._of_timeouts = failure_model is None and self.options.failure == "timeouts"
         if failure_model is None and self.options.failure != "off":
-            failure_model = FailureForest()
+            failure_model = FailureForest(max(1, self.options.trees // _FEWER_TREES))
         self._failure_model = failure_model
         self._compile_times: CompileTimes | None = None
         self._model: Surrogate | None = None
@@ -196,8 +199,7 @@ class LFBOPatternSearch(PatternSearch):
         """Seeded apart from the walk: where nothing fails, a model of failure changes nothing."""
         history = self._history
         if self._failure_model is not None:
-            timeouts = self.options.failure == "timeouts"
-            failed = history.timeout if timeouts else np.isnan(history.latency_us)
+            failed = history.timeout if self._of_timeouts else np.isnan(history.latency_us)
             self._failure_model.fit(history.features, failed, self._fits)
         if self.options.cost != "off" and not np.isnan(history.compile_s).all():
             self._compile_times = CompileTimes(history.features, history.compile_s, self._fits)

@@ -92,10 +92,10 @@ class LFBOOptions:
     share: float = 0.1
     radius: int = 2
     patience: int = 60
-    agree: int | None = 100
+    agree: int | None = 90
     min_delta: float = 0.005
     diversity: float = 1.0
-    failure: Failure = "off"
+    failure: Failure = "timeouts"
     cost: Cost = "off"
     walk: Walk = "shared"
 

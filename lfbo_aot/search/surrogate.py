@@ -23,9 +23,9 @@ class Scores:
 
 
 class FailureModel(Protocol):
-    """A place for a model of failure; none is built yet.
+    """A model of failure: an optimizer multiplies a point's score by its probability not to fail.
 
-    Given one, an optimizer multiplies a point's score by its probability of not failing.
+    `expense.FailureForest` is the one that `LFBOOptions.failure` asks for.
     """
 
     def fit(

@@ -51,8 +51,14 @@ ALGORITHMS: dict[str, Callable[..., Any]] = {
 FINALISTS = 10  # the default among them
 _ENOUGH_FAILURES = 10
 # Dozens of trials come back a second: a model is fitted for one and a half times as many as the
-# published ten, and has fewer trees, else the search would take longer to think than to try.
-_QUICK: dict[str, Any] = {"trees": 40, "refit_every": 15, "refit_growth": 0.1}
+# published ten, has fewer trees, and no second one beside it for timeouts, else the search would
+# take longer to think than to try.
+_QUICK: dict[str, Any] = {
+    "trees": 40,
+    "refit_every": 15,
+    "refit_growth": 0.1,
+    "failure": "off",
+}
 _NO_SPACE = "No space left on device"
 _RANKED = 200  # of the fastest trials, to choose finalists from
 
