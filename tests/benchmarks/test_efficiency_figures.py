@@ -14,6 +14,7 @@ def record(contender, problem, seed, reached, curve):
         "seed": seed,
         "limit": 500,
         "optimum_us": 10.0,
+        "trials": 300,
         "reached": reached,
         "reached_s": None if reached is None else reached / 10,
         "seconds": 60.0,
@@ -28,6 +29,7 @@ def test_a_search_that_does_not_get_there_counts_as_the_limit():
     assert figures.trials(record("a", "p", 0, None, CURVE)) == 500
     assert figures.trials(record("a", "p", 0, 70, CURVE)) == 70
     assert figures.seconds(record("a", "p", 0, None, CURVE)) == 60.0
+    assert figures.seconds_a_trial(record("a", "p", 0, 70, CURVE)) == 0.2
     assert figures.seconds(record("a", "p", 0, 70, CURVE)) == 7.0
 
 
