@@ -86,7 +86,7 @@ def refit_and_propose(recording: Recording, seed: int) -> dict[str, float]:
 
 def long_search(recording: Recording, seed: int) -> list[dict[str, float]]:
     """Seconds by thousand trials of a search that never tires; latencies are made up."""
-    options = LFBOOptions(patience=LONG, max_trials=LONG)
+    options = LFBOOptions(patience=LONG, agree=None, max_trials=LONG)
     search = LFBOPatternSearch(recording.space, seed, options)
     rows = []
     begin = time.perf_counter()

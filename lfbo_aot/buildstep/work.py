@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from lfbo_aot.buildstep.ask import Request
     from lfbo_aot.registry.devices import DeviceId
-    from lfbo_aot.tuning.bucket import Step
     from lfbo_aot.tuning.devices.device import Device
     from lfbo_aot.tuning.plan import Item
     from lfbo_aot.tuning.run import Result
+    from lfbo_aot.tuning.task import Step
 
     Key = tuple[str, str, str]
 

@@ -193,3 +193,28 @@ def _parse_value(name: str, text: str) -> Value:
         msg = f"{name}={text} is an interval; give one value"
         raise UsageError(msg)
     return part
+
+
+def seconds(text: str) -> float:
+    """A number of seconds from 0 up; for argparse."""
+    import argparse
+    import math
+
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        msg = f"{text!r} is not a number of seconds from 0 up"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 up; for argparse."""
+    import argparse
+
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        msg = f"{text!r} is not a whole number from 1 up"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)

@@ -7,6 +7,8 @@ import math
 from typing import TYPE_CHECKING
 from typing import Any
 
+from lfbo_aot.cli.arguments import positive
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -14,8 +16,8 @@ if TYPE_CHECKING:
     from lfbo_aot.tuning.parts import Wanted
 
 
-def add_few_arguments(parser: argparse.ArgumentParser, positive: Any) -> None:
-    """Add `--max-configs` and `--regret`; `positive` reads a whole number from 1 up."""
+def add_few_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--max-configs` and `--regret`."""
     parser.add_argument(
         "--max-configs",
         type=positive,

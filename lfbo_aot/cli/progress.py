@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from lfbo_aot.tuning.bucket import Step
     from lfbo_aot.tuning.plan import Item
     from lfbo_aot.tuning.run import Result
+    from lfbo_aot.tuning.task import Step
 
 EVERY_S = 10.0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
 import time
 from pathlib import Path
@@ -13,11 +12,14 @@ from typing import Any
 from lfbo_aot.cli.arguments import UsageError
 from lfbo_aot.cli.arguments import load_specs
 from lfbo_aot.cli.arguments import parse_where
+from lfbo_aot.cli.arguments import positive
+from lfbo_aot.cli.arguments import seconds
 from lfbo_aot.cli.arguments import with_announced
 from lfbo_aot.cli.few import add_few_arguments
 from lfbo_aot.cli.few import few_json
 from lfbo_aot.cli.few import few_text
 from lfbo_aot.cli.few import wanted_few
+from lfbo_aot.cli.interrupt import one_interrupt
 from lfbo_aot.cli.progress import OutputClosed
 from lfbo_aot.cli.progress import make_watcher
 from lfbo_aot.cli.progress import show
@@ -30,16 +32,13 @@ from lfbo_aot.database.database import Database
 from lfbo_aot.database.declaration import Declaration
 from lfbo_aot.database.merge import merge
 from lfbo_aot.errors import DeviceUnavailableError
-from lfbo_aot.errors import LfboAotError
 from lfbo_aot.registry.devices import INTERPRETER
 from lfbo_aot.registry.devices import DeviceId
 from lfbo_aot.runtime import settings as runtime_settings
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
     from collections.abc import Sequence
-    from types import FrameType
 
     from lfbo_aot.cli.wanted import Selection
     from lfbo_aot.registry.spec import KernelSpec
@@ -78,7 +77,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--device",
         choices=_DEVICES,
-        help="what to tune on; auto: the first GPU, else Triton's interpreter (LFBO_AOT_DEVICE)",
+        help="what to tune on; auto: all GPUs of the first one's kind, else Triton's interpreter "
+        "(LFBO_AOT_DEVICE)",
     )
     parser.add_argument(
         "--into", metavar="DIR", type=Path, help="database to write; default: yours"
@@ -97,7 +97,9 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         help="tune exactly the buckets that hold the shapes in FILE, or on standard input for -: "
         "what LFBO_AOT_RECORD_MISSES wrote, or lines `kernel dim=value dim=value`",
     )
-    parser.add_argument("--budget", type=seconds, metavar="S", help="seconds for everything")
+    parser.add_argument(
+        "--budget", type=seconds, metavar="S", help="seconds for everything, imports too"
+    )
     parser.add_argument("--per-bucket", type=seconds, metavar="S", help="seconds for one bucket")
     parser.add_argument("--trials", type=positive, metavar="N", help="trials for one bucket")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
@@ -105,7 +107,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "--algorithm", choices=("lfbo", "pattern", "random"), default="lfbo", help="default lfbo"
     )
     parser.add_argument("--workers", type=positive, metavar="N", help="processes that compile")
-    add_few_arguments(parser, positive)
+    add_few_arguments(parser)
     parser.add_argument("--again", action="store_true", help="tune what is held already, too")
     parser.add_argument("--fresh", action="store_true", help="ignore the trials of earlier runs")
     parser.add_argument("--dry-run", action="store_true", help="list what would be tuned, and stop")
@@ -289,19 +291,16 @@ def _early_device(
 
     They need seconds to import torch and Helion, and so does this process.
     """
-    from lfbo_aot.tuning.devices.choose import choose_device
     from lfbo_aot.tuning.devices.choose import start_device
+    from lfbo_aot.tuning.devices.probe import survey
 
-    kind = args.device or from_environment
-    if kind == "interpreter":
+    if (args.device or from_environment) not in ("auto", "gpu"):
         return None
-    try:
-        device, why = choose_device(kind)
-    except LfboAotError:
-        return None  # said where nothing else is wrong
-    if device == INTERPRETER:
-        return None
-    started = start_device(device, args.workers, preload=args.module or ())
+    found = survey()
+    if not found.gpus:
+        return None  # what that means is said where nothing else is wrong
+    device, why = found.gpus[0].id, found.looked_for
+    started = start_device(device, args.workers, found=found, preload=args.module or ())
     return device, why, stack.enter_context(contextlib.closing(started))
 
 
@@ -344,7 +343,7 @@ def _tune(
 
     options = _options(args, device)
     watcher = make_watcher(args.budget, quiet=args.json)
-    with _one_interrupt():
+    with one_interrupt():
         try:
             started = early or start_device(device, args.workers)
             with contextlib.closing(started), watcher:
@@ -361,56 +360,5 @@ def _tune(
             return None
 
 
-@contextlib.contextmanager
-def _one_interrupt() -> Iterator[None]:
-    """Let the first Ctrl-C or SIGTERM interrupt what is inside, and ignore those that follow.
-
-    A second one must not leave processes behind while the first one is being obeyed. They stay
-    ignored, as the program is about to end.
-    """
-    watched = (signal.SIGINT, signal.SIGTERM)
-    obeying = False
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal obeying
-        obeying = True
-        for number in watched:
-            signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in watched}
-    try:
-        yield
-    finally:
-        if not obeying:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
 def _say(text: str, args: argparse.Namespace) -> None:
     show(text, sys.stderr if args.json else sys.stdout)
-
-
-def seconds(text: str) -> float:
-    """A number of seconds from 0 up; for argparse."""
-    import argparse
-    import math
-
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        msg = f"{text!r} is not a number of seconds from 0 up"
-        raise argparse.ArgumentTypeError(msg)
-    return value
-
-
-def positive(text: str) -> int:
-    """A whole number from 1 up; for argparse."""
-    import argparse
-
-    if not (text.isascii() and text.isdecimal() and int(text) > 0):
-        msg = f"{text!r} is not a whole number from 1 up"
-        raise argparse.ArgumentTypeError(msg)
-    return int(text)

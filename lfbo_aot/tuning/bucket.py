@@ -7,7 +7,6 @@ import logging
 import math
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from typing import Any
@@ -19,29 +18,28 @@ from lfbo_aot.search import RandomSearch
 from lfbo_aot.search.trial import FAILURES
 from lfbo_aot.tuning import journaling
 from lfbo_aot.tuning.ending import measure_again
-from lfbo_aot.tuning.final import Choice
 from lfbo_aot.tuning.final import choose_for_bucket
 from lfbo_aot.tuning.finalists import finalists
 from lfbo_aot.tuning.judged import judged_by
 from lfbo_aot.tuning.peering import context_of
 from lfbo_aot.tuning.peering import find_peers
 from lfbo_aot.tuning.peering import make_peers
+from lfbo_aot.tuning.task import Found
+from lfbo_aot.tuning.task import Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from collections.abc import Mapping
     from collections.abc import Sequence
 
-    from lfbo_aot.registry.buckets import Bucket
-    from lfbo_aot.registry.dims import Value
-    from lfbo_aot.registry.spec import KernelSpec
     from lfbo_aot.search import Optimizer
     from lfbo_aot.tuning.book import Book
-    from lfbo_aot.tuning.devices.device import Config
     from lfbo_aot.tuning.devices.device import Opened
     from lfbo_aot.tuning.devices.device import Outcome
     from lfbo_aot.tuning.devices.device import Station
+    from lfbo_aot.tuning.final import Choice
     from lfbo_aot.tuning.limits import Limits
+    from lfbo_aot.tuning.task import Manner
+    from lfbo_aot.tuning.task import Task
 
 ALGORITHMS: dict[str, Callable[..., Any]] = {
     "lfbo": LFBOPatternSearch,
@@ -63,60 +61,6 @@ _NO_SPACE = "No space left on device"
 _RANKED = 200  # of the fastest trials, to choose finalists from
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One bucket to tune: what, at which shape."""
-
-    spec: KernelSpec
-    bucket: Bucket
-    shape: Mapping[str, Value]
-    seeds: tuple[Config, ...] = ()
-    """Winners of neighbouring buckets."""
-
-
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """How a bucket is searched."""
-
-    seed: int = 0
-    algorithm: str = "lfbo"
-    rounds: int = 60
-    """Of the final measurement."""
-    fresh: bool = False
-    """Whether to ignore what the journal holds."""
-    peers: bool = True
-    """Whether to learn from the kernel's other buckets."""
-    probes: bool = True
-    """Whether to measure the best at the bucket's probe points, too."""
-    final_s: float | None = None
-    """Seconds that the final measurement may take at one shape; None: as many as it takes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What the tuning of a bucket came to. `choice` is None where not even the default ran."""
-
-    opened: Opened
-    choice: Choice | None
-    search: dict[str, Any]
-    failures: dict[str, int]
-    """By status, those of earlier sessions too."""
-    candidate_ran: bool
-    """Whether anything but the default did."""
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """News of a search for whoever watches."""
-
-    trials: int
-    best_us: float | None
-    default_us: float | None
-    failures: Mapping[str, int]
-    stage: str = "search"
 
 
 class BucketSearch:
@@ -160,7 +104,7 @@ class BucketSearch:
             "space": self._space.to_json(),
             "seeds": seeds,
         }
-        found = find_peers(task.spec, self._identity, self._space, book) if manner.peers else []
+        found = find_peers(task.spec, self._identity, self._space, book)
         self._identity["peers"] = before.get("peers", found)
         if manner.fresh or not self._resume(own):
             self._begin(own, book.next_number())
@@ -233,10 +177,6 @@ class BucketSearch:
         self._progress.failures = {}
         self._progress.recalled = len(known)
         return len(known)
-
-    def run(self) -> Found:
-        """Search until the optimizer or a limit ends it, then choose among the best."""
-        return self.finish(self.search())
 
     def search(self) -> str:
         """Search until the optimizer or a limit ends it; says which did."""

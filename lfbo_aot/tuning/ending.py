@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from collections.abc import Sequence
 
-    from lfbo_aot.tuning.bucket import Manner
-    from lfbo_aot.tuning.bucket import Task
     from lfbo_aot.tuning.devices.device import Config
     from lfbo_aot.tuning.devices.device import Station
     from lfbo_aot.tuning.limits import Limits
+    from lfbo_aot.tuning.task import Manner
+    from lfbo_aot.tuning.task import Task
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def measure_again(
     readings = station.final([default, *configs], manner.rounds, manner.final_s)
     points = [PointReadings(task.shape, default, readings)]
     left = [r.config for r in readings if usable(r) and r.config != default]
-    if manner.probes and left:
+    if left:
         points += _probed(station, task, left, manner=manner, limits=limits)
     return points
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from lfbo_aot.database.shard import Shard
     from lfbo_aot.registry.devices import DeviceId
-    from lfbo_aot.tuning.bucket import Found
     from lfbo_aot.tuning.plan import Item
+    from lfbo_aot.tuning.task import Found
 
 
 def check_shards(into: Path, device: DeviceId, items: Sequence[Item]) -> None:

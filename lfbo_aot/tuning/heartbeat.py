@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from lfbo_aot.registry.devices import DeviceId
-    from lfbo_aot.tuning.bucket import Step
     from lfbo_aot.tuning.plan import Item
     from lfbo_aot.tuning.run import Options
     from lfbo_aot.tuning.run import Result
     from lfbo_aot.tuning.run import Watcher
+    from lfbo_aot.tuning.task import Step
 
 SCHEMA = 1
 WAITING = "waiting"

@@ -19,9 +19,6 @@ from lfbo_aot.errors import JournalBusyError
 from lfbo_aot.errors import TuningError
 from lfbo_aot.tuning.book import Book
 from lfbo_aot.tuning.bucket import BucketSearch
-from lfbo_aot.tuning.bucket import Manner
-from lfbo_aot.tuning.bucket import Step
-from lfbo_aot.tuning.bucket import Task
 from lfbo_aot.tuning.damage import set_aside
 from lfbo_aot.tuning.entries import check_shards
 from lfbo_aot.tuning.entries import make_entry
@@ -33,6 +30,9 @@ from lfbo_aot.tuning.heartbeat import Heartbeat
 from lfbo_aot.tuning.limits import Limits
 from lfbo_aot.tuning.order import ordered
 from lfbo_aot.tuning.stations import Stations
+from lfbo_aot.tuning.task import Manner
+from lfbo_aot.tuning.task import Step
+from lfbo_aot.tuning.task import Task
 from lfbo_aot.tuning.told import Options
 from lfbo_aot.tuning.told import Result
 from lfbo_aot.tuning.told import Silence
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lfbo_aot.database.entry import Entry
-    from lfbo_aot.tuning.bucket import Found
     from lfbo_aot.tuning.devices.device import Device
     from lfbo_aot.tuning.devices.device import Opened
     from lfbo_aot.tuning.devices.device import Station
     from lfbo_aot.tuning.plan import Item
+    from lfbo_aot.tuning.task import Found
 
 __all__ = ["Options", "Result", "Silence", "Summary", "Watcher", "declare", "tune"]
 

@@ -10,10 +10,10 @@ from typing import Protocol
 if TYPE_CHECKING:
     from lfbo_aot.database.entry import Entry
     from lfbo_aot.registry.devices import DeviceId
-    from lfbo_aot.tuning.bucket import Step
     from lfbo_aot.tuning.few import Reduced
     from lfbo_aot.tuning.parts import Wanted
     from lfbo_aot.tuning.plan import Item
+    from lfbo_aot.tuning.task import Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import pytest
 
 from lfbo_aot.cli import progress
 from lfbo_aot.registry.buckets import Bucket
-from lfbo_aot.tuning.bucket import Step
 from lfbo_aot.tuning.run import Result
+from lfbo_aot.tuning.task import Step
 
 ITEM = SimpleNamespace(
     spec=SimpleNamespace(name="norm"), bucket=Bucket.parse("m=1..64|dtype=float32")

@@ -11,13 +11,13 @@ from lfbo_aot.search import RandomSearch
 from lfbo_aot.tuning import bucket as bucket_module
 from lfbo_aot.tuning.book import Book
 from lfbo_aot.tuning.bucket import BucketSearch
-from lfbo_aot.tuning.bucket import Manner
-from lfbo_aot.tuning.bucket import Task
 from lfbo_aot.tuning.devices.device import Outcome
 from lfbo_aot.tuning.devices.replay import ReplayDevice
 from lfbo_aot.tuning.devices.replay import read_journal
 from lfbo_aot.tuning.journaling import config_key
 from lfbo_aot.tuning.limits import Limits
+from lfbo_aot.tuning.task import Manner
+from lfbo_aot.tuning.task import Task
 
 BEST = {"block": 64, "warps": 8, "stages": 3, "order": "b"}
 
@@ -54,7 +54,7 @@ def search_of(tmp_path, spec, recording):
                 seconds=seconds,
                 watch=steps.append,
             )
-            found = search.run()
+            found = search.finish(search.search())
             if close:
                 search.record_final({"made": True}, "")
         return found, steps

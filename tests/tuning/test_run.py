@@ -172,6 +172,24 @@ def test_a_bucket_that_can_not_be_opened_fails_alone(tune_all, recording, folder
     assert statuses(tune_all()) == ["held", "held", "tuned", "tuned"]
 
 
+def test_a_full_disk_ends_the_run_and_is_no_candidates_fault(
+    tune_all, make_recording, space, bowl, folders
+):
+    """A compiler that can't write fails whatever it is given: none of that is to be remembered."""
+    outcome_of, config_of = bowl
+
+    def outcome(point):
+        if config_of(point) == config_of(space.default):
+            return outcome_of(point)
+        error = "OSError: [Errno 28] No space left on device: '/tmp/x'"
+        return Outcome(0, "compile_error", config_of(point), error=error)
+
+    with pytest.raises(TuningError, match=r"^can't go on: /.*: No space left on device"):
+        tune_all(recorded=make_recording(outcome=outcome))
+    assert [r["status"] for r in records(folders) if r["kind"] == "trial"] == ["ok"]
+    assert statuses(tune_all()) == ["tuned"] * 4
+
+
 def test_every_candidate_fails(tune_all, make_recording, space, bowl, folders):
     """The default is kept, with the reason."""
     outcome_of, config_of = bowl

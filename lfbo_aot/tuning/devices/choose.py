@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from lfbo_aot.registry.devices import DeviceId
     from lfbo_aot.tuning.devices.device import Device
+    from lfbo_aot.tuning.devices.probe import Survey
 
 KINDS = ("auto", "gpu", "interpreter")
 
@@ -21,7 +22,7 @@ KINDS = ("auto", "gpu", "interpreter")
 def choose_device(kind: str) -> tuple[DeviceId, str]:
     """(identity, why) of the device that `kind` means here, without starting anything on it.
 
-    `auto` is the first GPU, else the interpreter. Raises DeviceUnavailableError where a GPU was
+    `auto` is what the first GPU is, else the interpreter. Raises DeviceUnavailableError where a GPU was
     asked for and none is there, saying what was looked for.
     """
     if kind not in KINDS:
@@ -42,12 +43,12 @@ def start_device(
     identity: DeviceId,
     workers: int | None = None,
     *,
-    indices: Sequence[int] | None = None,
+    found: Survey | None = None,
     preload: Sequence[str] = (),
 ) -> Device:
-    """The device itself, its processes starting: all GPUs of that kind, or those of `indices`.
+    """The device itself, its processes starting: of GPUs, all of that kind.
 
-    Modules of `preload` are imported there as soon as that can be.
+    `found`: the GPUs, if they are known. Modules of `preload` are imported there as soon as that can be.
     """
     if identity == INTERPRETER:
         from lfbo_aot.tuning.devices.interpreter import InterpreterDevice
@@ -55,8 +56,7 @@ def start_device(
         return InterpreterDevice(workers)
     from lfbo_aot.tuning.devices.gpu import GpuDevice
 
-    gpus = [g for g in survey().gpus if g.id == identity]
-    if indices is None:
-        indices = [gpu.index for gpu in gpus] or [0]
-    told = next((gpu.properties for gpu in gpus if gpu.index == indices[0]), None)
-    return GpuDevice(identity, indices, workers=workers, properties=told, preload=preload)
+    gpus = [gpu for gpu in (found or survey()).gpus if gpu.id == identity]
+    indices = [gpu.index for gpu in gpus] or [0]
+    properties = gpus[0].properties if gpus else None
+    return GpuDevice(identity, indices, workers=workers, properties=properties, preload=preload)

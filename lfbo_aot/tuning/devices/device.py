@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from dataclasses import field
 from dataclasses import replace
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
+
+    from typing_extensions import Self
 
     from lfbo_aot.registry.devices import DeviceId
     from lfbo_aot.registry.dims import Value
@@ -151,6 +154,29 @@ class Device(Protocol):
     def close(self) -> None:
         """End every process that it started."""
         ...
+
+
+class OneStation:
+    """What a device that is its own and only station has nothing to do for."""
+
+    @property
+    def stations(self) -> tuple[Self, ...]:
+        return (self,)
+
+    @property
+    def usage(self) -> dict[str, float]:
+        return {}
+
+    def turn(self) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def leave(self) -> None:
+        """Nothing is held that the next bucket's opening doesn't replace."""
+
+
+def with_default(default: Config, configs: Sequence[Config]) -> list[Config]:
+    """The default, and those of the configs that are others."""
+    return [default, *(config for config in configs if config != default)]
 
 
 def final_readings(configs: Sequence[Config], reply: Mapping[str, Any]) -> list[FinalReading]:

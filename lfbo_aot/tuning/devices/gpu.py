@@ -16,6 +16,7 @@ from lfbo_aot.tuning.devices.device import Outcome
 from lfbo_aot.tuning.devices.device import final_readings
 from lfbo_aot.tuning.devices.device import frozen_point
 from lfbo_aot.tuning.devices.device import make_opened
+from lfbo_aot.tuning.devices.device import with_default
 from lfbo_aot.tuning.devices.machine import Machine
 from lfbo_aot.tuning.journaling import config_key
 from lfbo_aot.tuning.workers.serve import kernel_reference
@@ -253,7 +254,8 @@ class Station:
             machine.pipeline.abandon(bucket)
             machine.pipeline.take(bucket)
         lost = self._recompile(bucket, configs)
-        return self._final(bucket, configs, self._codes, rounds, seconds) + lost
+        runnable = [c for c in configs if config_key(c) in self._codes]
+        return (self._race(bucket, runnable, rounds, seconds) if runnable else []) + lost
 
     def final_at(
         self,
@@ -268,32 +270,24 @@ class Station:
         main, codes = self._bucket, self._codes
         self._bucket, self._codes = bucket, {}
         try:
-            wanted = [opened.default, *(c for c in configs if c != opened.default)]
-            readings = self.final(wanted, rounds, seconds)
+            readings = self.final(with_default(opened.default, configs), rounds, seconds)
         finally:
             self._bucket, self._codes = main, codes
             self._close(bucket)
         return opened.default, readings
 
-    def _final(
-        self,
-        bucket: int,
-        configs: Sequence[Config],
-        codes: Mapping[str, Message],
-        rounds: int,
-        seconds: float | None,
+    def _race(
+        self, bucket: int, configs: Sequence[Config], rounds: int, seconds: float | None
     ) -> list[FinalReading]:
-        runnable = [c for c in configs if config_key(c) in codes]
-        if not runnable:
-            return []
+        """Measure configs whose code is there."""
         request: Message = {
             "op": "final",
             "bucket": bucket,
-            "codes": [codes[config_key(c)] for c in runnable],
+            "codes": [self._codes[config_key(c)] for c in configs],
             "rounds": rounds,
             "seconds": seconds,
         }
-        limit_s = 60.0 + 20.0 * len(runnable)
+        limit_s = 60.0 + 20.0 * len(configs)
         answer = self._machine.ask_gpu("final", bucket, request, limit_s)
         try:
             reply = self._machine.result(answer, "the final measurement", 2 * limit_s + _OPEN_S)
@@ -302,7 +296,7 @@ class Station:
         except TuningError as error:
             msg = f"the final measurement failed: {error}"
             raise TuningError(msg) from error
-        return final_readings(runnable, reply)
+        return final_readings(configs, reply)
 
     def _recompile(self, bucket: int, configs: Sequence[Config]) -> list[FinalReading]:
         """Compile what an earlier process found, or what was found at another shape."""

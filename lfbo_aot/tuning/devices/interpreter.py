@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from typing import TYPE_CHECKING
@@ -11,12 +10,14 @@ from lfbo_aot.errors import TuningError
 from lfbo_aot.registry.devices import INTERPRETER
 from lfbo_aot.tuning.devices.device import Config
 from lfbo_aot.tuning.devices.device import FinalReading
+from lfbo_aot.tuning.devices.device import OneStation
 from lfbo_aot.tuning.devices.device import Opened
 from lfbo_aot.tuning.devices.device import Outcome
 from lfbo_aot.tuning.devices.device import final_readings
 from lfbo_aot.tuning.devices.device import frozen_point
 from lfbo_aot.tuning.devices.device import make_opened
 from lfbo_aot.tuning.devices.device import to_outcome
+from lfbo_aot.tuning.devices.device import with_default
 from lfbo_aot.tuning.devices.pool import Done
 from lfbo_aot.tuning.devices.pool import Job
 from lfbo_aot.tuning.devices.pool import WorkerPool
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 MODULE = "lfbo_aot.tuning.workers.interpreter"
 
 
-class InterpreterDevice:
+class InterpreterDevice(OneStation):
     """Helion's generated code on the CPU: real code, real results, times that mean nothing."""
 
     id = INTERPRETER
@@ -55,22 +56,11 @@ class InterpreterDevice:
         # One thread each: a trial is a small, sequential program, and workers share the cores.
         return self._workspace.start(MODULE, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
 
-    @property
-    def stations(self) -> tuple[InterpreterDevice, ...]:
-        return (self,)
-
-    @property
-    def usage(self) -> dict[str, float]:
-        return {}
-
     def open(self, spec: KernelSpec, shape: Mapping[str, Value]) -> Opened:
         request = {"op": "open", "kernel": kernel_reference(spec), "shape": dict(shape)}
         self._pool.prepare([request])
         reply = self._pool.setup_reply(timeout_s=200.0)
         return make_opened(reply, reply)
-
-    def turn(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
 
     def points(self, configs: Sequence[Config]) -> tuple[Point, ...]:
         if not configs:
@@ -78,9 +68,6 @@ class InterpreterDevice:
         request: Message = {"op": "points", "configs": [dict(c) for c in configs]}
         reply = last_answer(self._pool, Job(-1, request, self._trial_s), "the seeds")
         return tuple(map(frozen_point, reply["points"]))
-
-    def leave(self) -> None:
-        """Nothing is held that the next bucket's opening doesn't replace."""
 
     def free(self) -> int:
         return max(0, 2 * self._pool.size - self._pool.pending)
@@ -114,8 +101,7 @@ class InterpreterDevice:
     ) -> tuple[Config, list[FinalReading]]:
         """The bucket that was open is so no more."""
         default = self.open(spec, shape).default
-        wanted = [default, *(c for c in configs if c != default)]
-        return default, self.final(wanted, rounds, seconds)
+        return default, self.final(with_default(default, configs), rounds, seconds)
 
     def clock(self) -> float:
         return time.monotonic()

@@ -195,7 +195,7 @@ class Pipeline:
     def code(self, bucket: int, ticket: int) -> Message | None:
         """What the GPU worker needs to load a candidate: `path`, `function`, `digest`."""
         reply = self._buckets[bucket].compiled.get(ticket)
-        return None if reply is None else {k: reply[k] for k in ("path", "function", "digest")}
+        return None if reply is None else _code_of(reply)
 
     def _feed(self, now_s: float) -> None:
         unserved = []
@@ -307,7 +307,7 @@ class Pipeline:
         request: Message = {
             "op": "measure",
             "bucket": candidate.bucket,
-            "code": {key: reply[key] for key in ("path", "function", "digest")},
+            "code": _code_of(reply),
             "best_us": candidate.best_us,
         }
         limit_s = self._trial.limit_s
@@ -397,6 +397,10 @@ class Pipeline:
             gpus_busy=len(self.gpus) - len(idle),
             waiting=any(gpu.pending("measure") for gpu in idle),
         )
+
+
+def _code_of(reply: Message) -> Message:
+    return {key: reply[key] for key in ("path", "function", "digest")}
 
 
 def _killed(candidate: _Candidate, now_s: float) -> Message:

@@ -6,7 +6,6 @@ thousand times from the trials of one run.
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections import deque
 from dataclasses import dataclass
@@ -22,8 +21,10 @@ from lfbo_aot.errors import TuningError
 from lfbo_aot.registry.devices import DeviceId
 from lfbo_aot.search import Space
 from lfbo_aot.tuning.devices.device import FinalReading
+from lfbo_aot.tuning.devices.device import OneStation
 from lfbo_aot.tuning.devices.device import Opened
 from lfbo_aot.tuning.devices.device import Outcome
+from lfbo_aot.tuning.devices.device import with_default
 from lfbo_aot.tuning.journaling import config_key
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _recorded(record: Mapping[str, Any]) -> tuple[Sequence[Any], Outcome]:
     return record["point"], Outcome(0, **known)
 
 
-class ReplayDevice:
+class ReplayDevice(OneStation):
     """Answers with what was recorded.
 
     `recordings` is one, or a function that finds the one of a (kernel, shape). A point that isn't
@@ -138,30 +139,16 @@ class ReplayDevice:
         self._waiting: deque[Outcome] = deque()
         self._recording: Recording | None = None
 
-    @property
-    def stations(self) -> tuple[ReplayDevice, ...]:
-        return (self,)
-
-    @property
-    def usage(self) -> dict[str, float]:
-        return {}
-
     def open(self, spec: KernelSpec, shape: Mapping[str, Value]) -> Opened:
         self._running.clear()
         self._waiting.clear()
         self._recording = found = self._find(spec, shape)
         return Opened(found.space, found.default, found.layout, found.policy, found.versions)
 
-    def turn(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
     def points(self, configs: Sequence[Config]) -> tuple[Point, ...]:
         outcomes = self._opened.outcomes
         known = {config_key(o.config): p for p, o in outcomes.items() if o.config}
         return tuple(known[key] for key in map(config_key, configs) if key in known)
-
-    def leave(self) -> None:
-        """Nothing is held."""
 
     def free(self) -> int:
         return max(0, self._parallel - len(self._running) - len(self._waiting))
@@ -191,8 +178,7 @@ class ReplayDevice:
         main, self._recording = self._recording, self._find(spec, shape)
         try:
             default = self._opened.default
-            wanted = [default, *(c for c in configs if c != default)]
-            return default, self.final(wanted, rounds, seconds)
+            return default, self.final(with_default(default, configs), rounds, seconds)
         finally:
             self._recording = main
 
